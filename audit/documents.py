@@ -1,4 +1,4 @@
-"""Where the documents of a question are in what is searched: by title, by id, and by their own words."""
+"""Finds the documents of a question in the searched passages: by title, by id, and by their own words."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ class WantedDocument:
 
     document: SupportingDocument
     text: str
-    """Empty where it is not known."""
+    """Text of the document; empty where it is not known."""
     hops: tuple[int, ...] = ()
-    """That rest on it, from 1; empty: not annotated."""
+    """Numbers, from 1, of the hops that rest on the document; empty when that is not annotated."""
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What counts in it, sentence by sentence: those that are annotated need not stand one behind the other."""
+        """Return the sentences of the document that count; annotated sentences need not be adjacent."""
         has_paragraph = self.text != " ".join(self.document.facts)
         return tuple(split_sentences(self.text)) if has_paragraph else self.document.facts
 
     @property
     def is_unknown(self) -> bool:
-        """Whether it is only known that there has to be one: a hop without a document, among hops that have theirs."""
+        """Tell whether only the document's existence is known: a hop has none, while other hops have theirs."""
         return not self.document.title and self.document.id is None
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDocument:
-    """The same with the passages that are taken for it, as one text."""
+    """A wanted document with the passages that are taken for it, as one text."""
 
     wanted: WantedDocument
     audited: AuditedDocument
@@ -50,9 +50,9 @@ class FoundDocument:
 
 
 def wanted_documents(question: Question) -> tuple[WantedDocument, ...]:
-    """The documents that a question rests on, in the order of the hops; empty where nothing says which.
+    """Return the documents that a question rests on, in the order of the hops; empty where nothing says which.
 
-    A hop without a document is one that is not known, where the data set gives other hops theirs.
+    A hop without a document counts as one whose document is unknown, where the data set names those of other hops.
     """
     hops: dict[str, list[int]] = {}
     for number, hop in enumerate(question.decomposition[: question.num_hops or None], start=1):
@@ -76,18 +76,18 @@ def wanted_documents(question: Question) -> tuple[WantedDocument, ...]:
 
 @dataclass(slots=True)
 class Shelf:
-    """What of the passages that are searched may be a document that is looked for. All others are only counted."""
+    """The searched passages that may be one of the wanted documents. All others are only counted."""
 
     titles: dict[str, list[Document]] = field(default_factory=dict)
-    """By their words."""
+    """Passages by the words of their titles."""
     ids: dict[str, list[Document]] = field(default_factory=dict)
-    """By the id of the document that a passage was cut from, too."""
+    """Passages by their id, and by the id of the document that they were cut from."""
     texts: dict[str, list[Document]] = field(default_factory=dict)
     passages: int = 0
 
     @classmethod
     def over(cls, passages: Iterable[Document], wanted: Iterable[WantedDocument]) -> Shelf:
-        """Those that may be one of `wanted`."""
+        """Collect the passages that may be one of `wanted`."""
         shelf, asked = cls(), list(wanted)
         titles = {_key(each.document.title) for each in asked} - {""}
         ids = {each.document.id for each in asked if each.document.id is not None}
@@ -104,14 +104,15 @@ class Shelf:
 
     @classmethod
     def of_paragraphs(cls, question: Question, wanted: Iterable[WantedDocument]) -> Shelf:
-        """Of a question's own those that may be one of `wanted`, by id or title."""
+        """Collect those of a question's own paragraphs that may be one of `wanted`, by id or title."""
         return cls.over(question.paragraphs, (replace(each, text="") for each in wanted))
 
     def find(self, wanted: WantedDocument, *, ids_are_its_own: bool) -> FoundDocument:
-        """The passages of a document. `ids_are_its_own`: ids are those of these passages, as of own paragraphs.
+        """Return the passages of a document. `ids_are_its_own`: ids identify these passages, as with a question's own
+        paragraphs.
 
-        What has its id is it then. Else, where its text is known, passages of its title have to have most of its own
-        words; where it is not, the title is enough.
+        Then a passage with the document's id is the document. Otherwise, where its text is known, passages with its
+        title must have most of its own words; where it is not, the title is enough.
         """
         document = wanted.document
         titled = self.titles.get(_key(document.title), []) if document.title else []
@@ -130,7 +131,7 @@ class Shelf:
 
 
 def take_for(found: FoundDocument) -> FoundDocument:
-    """A document of which passages of its title are there, in other words, and are taken for it."""
+    """Return a document for which passages with its title, in other words, are taken."""
     return replace(
         found, audited=replace(found.audited, is_there=True, passages=tuple(each.id for each in found.texts))
     )

@@ -1,4 +1,4 @@
-"""Whether a model answers a question from its documents alone, and whether it needs them."""
+"""Asks a model whether it can answer a question from its documents alone, and whether it needs them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from trailforge.schemas.text import count_tokens
 PROMPTS = Prompts("trailforge.audit")
 SCHEMA = object_schema(answer={"type": "string"})
 REPLY_TOKENS = 4096
-"""Of an answer, with the thoughts of a model that has any."""
+"""Largest number of tokens of an answer, thoughts included."""
 EXPECTED_TOKENS = 20
-"""Of an answer, where a model does not think; for estimates."""
+"""Expected number of tokens of an answer without thoughts, for estimates."""
 _MOST_SHOWN = 64_000
 """Characters of texts that a model is shown: some 120 paragraphs, 16,000 tokens of English."""
 
 
 def hash_prompts() -> str:
-    """12 hex digits over the prompts."""
+    """Return 12 hex digits of a hash over the prompts."""
     texts = "\0".join(map(PROMPTS.text, ("with_documents", "from_memory")))
     return hashlib.sha256(texts.encode()).hexdigest()[:12]
 
@@ -35,10 +35,10 @@ def hash_prompts() -> str:
 async def read_question(
     row: AuditedQuestion, question: Question, texts: Sequence[Document], asker: Asker
 ) -> AuditedQuestion:
-    """The row with what a model answers from the documents, and without them, and the reason that follows from it.
+    """Return the row with the model's answers from the documents and without them, and the reason that follows.
 
-    A near miss decides nothing: it may be right in other words. Nor does a reply that cannot be had or read, or a wrong
-    one where not all texts could be shown.
+    A near miss decides nothing, since it may be right in other words. Neither does a reply that is missing or
+    unreadable, or a wrong one where not all texts could be shown.
     """
     shown, are_all = choose_texts(texts, row.quotes)
     given = await _ask(asker, "with_documents", row.question, shown)
@@ -55,10 +55,10 @@ async def read_question(
 
 
 def choose_texts(texts: Sequence[Document], quotes: Sequence[str | None]) -> tuple[list[Document], bool]:
-    """The texts that a model is shown, each once, and whether these are all.
+    """Choose the texts that a model is shown, each once; also return whether these are all.
 
-    Of too many those that are quoted come first, then the others in their order; the last one is cut. They are shown in
-    the order in which they stand, which tells nothing.
+    Of too many, those that are quoted come first, then the others in their order; the last one is cut. They are shown
+    in their original order, so that the order gives no hint.
     """
     different = list({each.id: each for each in texts}.values())
     said = {quote for quote in quotes if quote}
@@ -75,7 +75,7 @@ def choose_texts(texts: Sequence[Document], quotes: Sequence[str | None]) -> tup
 
 
 def prompt_tokens(row: AuditedQuestion, texts: Sequence[Document]) -> int:
-    """Of both prompts of a question."""
+    """Return the estimated number of tokens of both prompts of a question."""
     with_documents = _prompt("with_documents", row.question, choose_texts(texts, row.quotes)[0])
     return count_tokens(with_documents) + count_tokens(_prompt("from_memory", row.question, ()))
 

@@ -1,4 +1,5 @@
-"""The report of an audit: its reasons with shares by kind and hops, what finds documents, and examples to read."""
+"""Writes the report of an audit: its reasons with shares by kind and hops, which searches find documents, and
+examples."""
 
 from __future__ import annotations
 
@@ -24,21 +25,21 @@ _DEPTHS = (1, 5, 20, 100)
 
 
 def write_report(out: Path, manifest: AuditManifest, rows: Sequence[AuditedQuestion]) -> None:
-    """`report.md` and its plot."""
+    """Write `report.md` and its plot."""
     write_text(out / "report.md", describe_audit(manifest, rows))
     (out / PLOT).parent.mkdir(parents=True, exist_ok=True)
     write_figure(out / PLOT, draw_reasons(rows))
 
 
 def summarise(manifest: AuditManifest) -> str:
-    """A line for each reason, for the terminal."""
+    """Return a line for each reason, for the terminal."""
     total = sum(each.count for each in manifest.counts)
     lines = [f"{each.reason:<18}{each.count:>8,}  {each.count / max(1, total):6.1%}" for each in manifest.counts]
     return "\n".join([f"{total:,} questions of {manifest.questions}", *lines])
 
 
 def describe_audit(manifest: AuditManifest, rows: Sequence[AuditedQuestion]) -> str:
-    """The report as Markdown."""
+    """Return the report as Markdown."""
     searched = "each question's own paragraphs" if manifest.passages is None else f"{manifest.passages:,} passages"
     answered = sum(row.can_be_answered for row in rows)
     asked = f", {visible(manifest.model)} was asked" if manifest.model else ""
@@ -152,7 +153,7 @@ def _short(text: str) -> str:
 
 
 def draw_reasons(rows: Sequence[AuditedQuestion]) -> bytes:
-    """A bar for each number of hops: which share of its questions has which reason."""
+    """Draw a bar for each number of hops, divided into the shares of the reasons."""
     reasons, groups = _order(rows), sorted({_hops(row) for row in rows})
     figure = figure_of(9, 1.2 + 0.5 * len(groups))
     axes = figure.subplots()

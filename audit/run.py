@@ -1,4 +1,4 @@
-"""An audit from files to a folder: read, look for documents, search, judge, ask a model, write."""
+"""Runs an audit from files to a folder: reads, finds documents, searches, judges, asks a model, writes."""
 
 from __future__ import annotations
 
@@ -59,22 +59,22 @@ Report = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRequest:
-    """What is to be audited."""
+    """Inputs and settings of an audit."""
 
     questions: Path
     searched: Path | None
     """An index, or a file of passages; None: each question's own paragraphs."""
     kind: str = "bm25"
-    """The back end where there is no index."""
+    """Back end to search with where there is no index."""
     depth: int = 20
-    """Passages that each search is looked through."""
+    """Number of passages that are looked through for each search."""
     question_format: str = "auto"
     column_map: dict[str, str] | None = None
     limit: int | None = None
     model: str = ""
-    """That is asked; empty: none."""
+    """Name of the model that is asked; empty: none."""
     model_settings: Mapping[str, Any] = field(default_factory=dict)
-    """What decides its answers beside its name."""
+    """Settings that affect the model's answers, beside its name."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for files that are not there."""
@@ -87,7 +87,7 @@ class AuditRequest:
             )
 
     def read(self) -> list[Question | InvalidRow]:
-        """The rows of the file. Raises `InvalidInput` for none."""
+        """Return the rows of the file. Raises `InvalidInput` when there are none."""
         rows = read_questions(
             self.questions, format=self.question_format, column_map=self.column_map, kinds=get_args(QuestionKind)
         )
@@ -116,7 +116,7 @@ class _Searched:
 
 
 def describe_request(request: AuditRequest) -> AuditManifest:
-    """What an audit will be of, without its findings. Raises as `corpus_hash`."""
+    """Describe an audit without its findings. Raises as `corpus_hash`."""
     searched, name = request.searched, f"{PARAGRAPHS} {request.kind}"
     if searched is not None:
         backend = read_manifest(searched).backend if searched.is_dir() else request.kind
@@ -138,7 +138,8 @@ def describe_request(request: AuditRequest) -> AuditManifest:
 
 
 def refuse_other_audit(out: Path, wanted: AuditManifest) -> AuditManifest | None:
-    """The audit that a folder holds, where it is this one; None for none. Raises `OutputError` for another one."""
+    """Return the audit that a folder holds, where it is the wanted one; None when it holds none. Raises `OutputError`
+    for another one."""
     if not (out / AUDIT).exists():
         with output_errors(out):
             strange = sorted(p.name for p in out.iterdir() if p.name not in _OWN) if out.is_dir() else []
@@ -160,7 +161,7 @@ _OWN = frozenset({".lock", "ledger", AUDITED_TABLE, "plots", "report.md"})
 async def audit_questions(
     request: AuditRequest, out: Path, wanted: AuditManifest, asker: Asker | None, report: Report
 ) -> AuditManifest:
-    """Audit, and write table, report and manifest. Raises what retriever and client raise."""
+    """Audit the questions, and write table, report and manifest. Raises what retriever and client raise."""
     rows = request.read()
     questions = [row for row in rows if isinstance(row, Question)]
     searched = _open(request, [each for question in questions for each in wanted_documents(question)])
@@ -195,7 +196,7 @@ async def audit_questions(
 
 @dataclass(frozen=True, slots=True)
 class ReadingEstimate:
-    """What asking a model about questions will take, by those that were looked at."""
+    """Estimated calls and tokens of asking a model about the questions, projected from a sample."""
 
     questions: int
     looked_at: int
@@ -204,7 +205,8 @@ class ReadingEstimate:
 
 
 async def estimate_reading(request: AuditRequest) -> ReadingEstimate:
-    """Audits a part of the questions without a model: which of them one is asked about, and how long the prompts are.
+    """Audit a sample of the questions without a model, and estimate for how many of all a model would be asked, and how
+    long the prompts are.
 
     Raises what `audit_questions` raises.
     """
@@ -282,7 +284,7 @@ _READ = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedQuery:
-    """A search that is to be made."""
+    """A search that an audit makes for a question."""
 
     by: AuditedBy
     query: str
@@ -290,9 +292,9 @@ class PlannedQuery:
 
 
 def plan_searches(question: Question, documents: Sequence[FoundDocument]) -> tuple[PlannedQuery, ...]:
-    """The question as it stands, each sub-question with the answers before it, and for each document its title with
-    the sentence that counts in it, else with sub-question and answer: what finds it if anything does. Where no document
-    is known, each question with its answer."""
+    """Plan the searches of a question: the question as it is, each sub-question with the answers before it filled in,
+    and for each document its title with the sentence that counts in it, else with sub-question and answer, which finds
+    it if anything does. Where no document is known, each question is searched together with its answer."""
     answers = {number: hop.answer for number, hop in enumerate(question.decomposition, start=1)}
     plan = gold_plan(question.decomposition).sub_questions[: question.num_hops or None]
     asked = {number: resolve(text, answers) for number, text in enumerate(plan, start=1)}
@@ -317,10 +319,10 @@ def plan_searches(question: Question, documents: Sequence[FoundDocument]) -> tup
 async def search_for(
     queries: Sequence[PlannedQuery], documents: Sequence[FoundDocument], retriever: Retriever, depth: int
 ) -> tuple[tuple[AuditedSearch, ...], tuple[Document, ...]]:
-    """At what rank each search has each document among its first `depth` passages; and the first few, each once, or all
-    where nothing says what the question rests on.
+    """Return at what rank each search has each document among its first `depth` passages; and the first few passages,
+    each once, or all where nothing says what the question rests on.
 
-    What none of them finds is searched for by its title alone.
+    A document that none of them finds is searched for by its title alone.
     """
     searches, brought = list[AuditedSearch](), dict[str, Document]()
     read = _READ if documents else depth

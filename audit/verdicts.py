@@ -1,4 +1,5 @@
-"""The one reason of a question: what its documents state, by the rules of `filters.questions`, and what is missing."""
+"""Decides the one reason of a question: what its documents state, by the rules of `filters.questions`, and what is
+missing."""
 
 from __future__ import annotations
 
@@ -27,26 +28,26 @@ MEANINGS: dict[AuditReason, str] = {
     "not_found": "no search finds a document that the answer rests on",
     "not_answered": "a model that is given the documents does not answer it",
 }
-"""In words, those first that can be answered."""
+"""What each reason means in words; those of answerable questions come first."""
 _SHOWN = 3
 """Names in a detail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All that a verdict rests on."""
+    """The inputs on which the verdict on a question rests."""
 
     question: Question
     documents: tuple[FoundDocument, ...]
-    """That the question rests on, settled; empty where nothing says which."""
+    """Documents that the question rests on, settled; empty where nothing says which."""
     others: tuple[Document, ...] = ()
-    """Further texts: the other paragraphs, or what searches found."""
+    """Further texts: the other paragraphs, or passages that searches found."""
     searches: tuple[AuditedSearch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditVerdict:
-    """What the evidence says."""
+    """The verdict that follows from the evidence."""
 
     kind: AskedKind
     reason: AuditReason
@@ -56,7 +57,8 @@ class AuditVerdict:
 
 
 def judge_question(evidence: Evidence) -> AuditVerdict:
-    """The first reason that holds, from what cannot be mended to what can; `stated` or `derived` where none does."""
+    """Return the first reason that holds, from faults that cannot be mended to those that can; `stated` or `derived`
+    where none does."""
     question = evidence.question
     documents = evidence.documents
     there = _texts(documents)
@@ -94,7 +96,7 @@ def judge_question(evidence: Evidence) -> AuditVerdict:
 
 
 def kind_of(question: Question) -> AskedKind:
-    """What a question asks for, by its answer, its hops and its words."""
+    """Return the kind of answer that a question asks for, by its answer, its hops and its words."""
     hops = question.decomposition
     counts = counted_noun(question.question)
     if question.answer_set and not (counts and all(map(str.isdigit, question.answer_set))):
@@ -134,7 +136,8 @@ def _is_looked_up(question: Question, documents: Sequence[FoundDocument]) -> boo
 
 
 def settle_documents(question: Question, documents: Sequence[FoundDocument]) -> tuple[FoundDocument, ...]:
-    """With a passage of its title for a document whose own words are nowhere, where that states the answer."""
+    """Replace a document whose own words are nowhere by a passage with its title, where that passage states the
+    answer."""
     return tuple(
         take_for(each) if not each.audited.is_there and _states_answer(question, each) else each for each in documents
     )
@@ -253,7 +256,7 @@ def _name_missing(missing: Sequence[FoundDocument]) -> str:
 
 
 def resolved_hops(question: Question) -> list[tuple[str, str]]:
-    """Sub-question, with the answers before it filled in, and answer of each gold hop."""
+    """Return for each gold hop its sub-question, with earlier answers filled in, and its answer."""
     plan = gold_plan(question.decomposition).sub_questions
     answers = {number: hop.answer for number, hop in enumerate(question.decomposition, start=1)}
     return [(resolve(text, answers), answers[number]) for number, text in enumerate(plan, start=1)]

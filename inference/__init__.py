@@ -1,4 +1,5 @@
-"""One client for every model: requests, ledger, limits, structured replies, and the servers that we start ourselves."""
+"""One client for every model: requests, ledger, limits, structured replies, and the servers that trailforge starts
+itself."""
 
 from trailforge.inference.budget import Caps, Meter, Prices, Usage, metering
 from trailforge.inference.client import ClientConfig, ModelClient

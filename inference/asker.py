@@ -1,4 +1,4 @@
-"""How the search talks to a model: a prompt template filled in, in one of two styles, under one seed."""
+"""Asks a model with a filled-in prompt template, in one of two styles and under one seed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from trailforge.inference import ChatTurn, Client, Meter, Reply, Request, Sampli
 from trailforge.schemas.text import escape_chat_tokens
 
 Style = Literal["chat", "completion"]
-"""`chat`: the prompt is one user turn. `completion`: the prompt is raw text that the model goes on with."""
+"""Form of a request. `chat`: the prompt is one user turn. `completion`: the prompt is raw text that the model
+continues."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
-    """A client with all that stays the same within one question."""
+    """A client together with the settings that stay the same within one question."""
 
     client: Client
     model: str
@@ -25,16 +26,17 @@ class Asker:
     seed: int
     meter: Meter
     priority: int = 0
-    """Of this question's calls when calls wait for a slot."""
+    """Priority of this question's calls when calls wait for a slot."""
 
     async def text(
         self, prompt: str, *, purpose: str, sampling: Sampling, sample: int = 0, grammar: str | None = None
     ) -> Reply:
-        """The model's reply to a prompt, as it comes; within a grammar (GBNF) where one is given."""
+        """Return the model's reply to a prompt unchanged; it follows a grammar (GBNF) where one is given."""
         return await self.client.complete(self._request(prompt, purpose, sampling, sample, grammar), self.meter)
 
     async def matching(self, prompt: str, parse: Callable[[str], T | None], *, purpose: str, sampling: Sampling) -> T:
-        """The parsed reply. Raises `MalformedReply` when it does not parse, nor its repair."""
+        """Return the reply as `parse` reads it. Raises `MalformedReply` when neither the reply nor its repair can be
+        parsed."""
         return await ask_matching(self.client, self._request(prompt, purpose, sampling, 0), parse, self.meter)
 
     async def json(
@@ -46,7 +48,8 @@ class Asker:
         sampling: Sampling,
         held_against: dict[str, Any] | None = None,
     ) -> Any:
-        """A reply that follows a JSON schema. Raises `MalformedReply` when it does not, nor its repair.
+        """Return a reply that follows a JSON schema. Raises `MalformedReply` when neither the reply nor its repair
+        does.
 
         `held_against`: see `ask_json`.
         """
@@ -69,7 +72,7 @@ class Asker:
 
 
 def fill(template: str, **values: str) -> str:
-    """Put values in the place of `{{name}}`.
+    """Replace each `{{name}}` of a template by its value.
 
     A value may be retrieved text: it is not searched for placeholders, and a chat template's tokens in it are escaped.
     """

@@ -29,7 +29,7 @@ class Caps:
 
     max_calls: int | None = None
     max_tokens: int | None = None
-    """Prompt and completion together."""
+    """Prompt and completion tokens together."""
     max_cost: float | None = None
 
     def __post_init__(self) -> None:
@@ -43,14 +43,15 @@ class Caps:
 
 
 class Reservation:
-    """What is set aside for one call: the worst case, then what it was."""
+    """The share of the caps that is set aside for one call: first its worst case, then its actual use."""
 
     def __init__(self, worst: Usage) -> None:
         self.usage = worst
         self.is_settled = False
 
     def settle(self, reply: Reply) -> None:
-        """It was answered. More than the worst case counts as it is; less than nothing gives no other call room."""
+        """Replace the worst case by the actual use of an answered call. Use above the worst case is counted in full; a
+        negative figure frees no room for other calls."""
         prompt, completion = max(0, reply.prompt_tokens), max(0, reply.completion_tokens)
         cached = min(prompt, reply.cached_tokens)
         self.usage = Usage(calls=1, prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached)
@@ -58,7 +59,7 @@ class Reservation:
 
 
 class Budget:
-    """The caps, and what is set aside of them. Use it on one event loop."""
+    """The caps, with what is used or set aside of them. Use it on one event loop."""
 
     def __init__(
         self, caps: Caps, prices: Prices, kept: Callable[[], Awaitable[Usage]] | None, *, spent: Usage | None = None
@@ -72,16 +73,16 @@ class Budget:
 
     @asynccontextmanager
     async def reserved(self, request: Request) -> AsyncIterator[Reservation]:
-        """Set a call aside for the block, which settles it if it is answered, and keeps the reply.
+        """Set a call's worst case aside within the block, and settle it with the reply where one comes.
 
-        Raises `BudgetExceeded` when it could go over a cap and nothing that is under way might make room.
+        Raises `BudgetExceeded` when the call could exceed a cap and no call under way might free enough room.
         """
         async with self.held(Reservation(worst_case(request))) as reservation:
             yield reservation
 
     @asynccontextmanager
     async def held(self, reservation: Reservation) -> AsyncIterator[Reservation]:
-        """`reserved`, for a reservation that is there."""
+        """Do what `reserved` does, for a reservation that exists already."""
         if self._caps:
             await self._set_aside(reservation)
         try:
@@ -123,7 +124,7 @@ class Budget:
 
 
 def worst_case(request: Request) -> Usage:
-    """The most that a call can use."""
+    """Return the most tokens that a call can use."""
     prompt_tokens = estimated_tokens(*_prompt_texts(request))
     return Usage(calls=1, prompt_tokens=prompt_tokens, completion_tokens=request.sampling.max_tokens)
 
@@ -135,7 +136,8 @@ def _prompt_texts(request: Request) -> list[str]:
 
 
 MOST_REPORTED = 2**20
-"""Of a prompt, a completion, or both: more is nonsense, which may not use up a cap."""
+"""Largest number of tokens that is accepted for a prompt, a completion, or both: a greater one is an error of the
+server and must not use up a cap."""
 _LONGEST_TOKEN = 128
 """Bytes; no vocabulary has longer ones."""
 _TEMPLATE_TOKENS = 4096
@@ -143,10 +145,11 @@ _TEMPLATE_TOKENS = 4096
 
 
 def charged_tokens(usage: Any, request: Request, reply: Reply) -> tuple[int, int, bool]:
-    """(prompt, completion, whether both are as reported) by a reply's `usage`, each figure judged by itself.
+    """Return prompt tokens, completion tokens, and whether both are as the reply's `usage` reports; each figure is
+    judged by itself.
 
-    One that cannot be is counted here. One that is larger than was asked for is charged: servers bill thoughts that
-    they hide, some of them in `total_tokens` alone.
+    An impossible figure is replaced by a count made here. One larger than was asked for is charged: servers bill
+    thoughts that they hide, some of them in `total_tokens` alone.
     """
     reported = usage if isinstance(usage, dict) else {}
     prompt, completion = _count(reported, "prompt_tokens"), _count(reported, "completion_tokens")
@@ -188,9 +191,10 @@ def _could_be_completion(count: int, request: Request, reply: Reply) -> bool:
 
 
 def own_tokens(request: Request, reply: Reply) -> tuple[int, int]:
-    """(prompt, completion), counted high: what caps have set aside for the prompt, a token per two bytes received.
+    """Estimate prompt and completion tokens on the high side: what caps have set aside for the prompt, a token per two
+    bytes received.
 
-    The reply's share is no more than `max_tokens`, unless it is plainly longer than that allows.
+    The completion counts no more than `max_tokens`, unless it is plainly longer than that allows.
     """
     received = _reply_bytes(reply)
     completion = min(-(-received // 2), max(request.sampling.max_tokens, received // 4))
@@ -213,7 +217,7 @@ _TOKENS_PER_TEXT = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """In any one currency, per million tokens."""
+    """Prices of tokens in any one currency, per million tokens."""
 
     prompt_per_million: float = 0.0
     completion_per_million: float = 0.0
@@ -221,7 +225,7 @@ class Prices:
     """Of the prompt's tokens that a server has in its prefix cache; None: as others of the prompt."""
 
     def cost(self, usage: Usage) -> float:
-        """Of so many tokens."""
+        """Return the cost of this number of tokens."""
         cached = self.prompt_per_million if self.cached_per_million is None else self.cached_per_million
         return (
             (usage.prompt_tokens - usage.cached_tokens) * self.prompt_per_million
@@ -232,7 +236,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """A sum over calls."""
+    """Calls, tokens and cost, summed over calls."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -243,11 +247,11 @@ class Usage:
     """Replies that ended at `max_tokens` or at the end of the model's window."""
     cost: float = 0.0
     by_purpose: tuple[CallCount, ...] = ()
-    """The calls whose purpose is known, by purpose, sorted."""
+    """Number of calls for each known purpose, sorted by purpose."""
 
     @property
     def tokens(self) -> int:
-        """Prompt and completion."""
+        """Return prompt and completion tokens together."""
         return self.prompt_tokens + self.completion_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -288,7 +292,8 @@ class Meter:
         self._models: dict[str, str] = {}
 
     def add(self, reply: Reply, purpose: str = "", model: str = "") -> None:
-        """Count a reply; one that was counted before changes nothing, but what it is for: the first by the alphabet."""
+        """Count a reply. Counting it again changes nothing but its purpose: of several, the first in the alphabet
+        counts."""
         self._replies.setdefault(reply.key, reply)
         self._models.setdefault(reply.key, model)
         if purpose:
@@ -305,28 +310,28 @@ class Meter:
 
     @property
     def calls(self) -> int:
-        """Distinct calls so far."""
+        """Return the number of distinct calls so far."""
         return len(self._replies)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Ledger keys of the distinct calls, in the order in which they were answered."""
+        """Return the ledger keys of the distinct calls, in the order in which they were answered."""
         return tuple(self._replies)
 
     @property
     def is_from_ledger(self) -> bool:
-        """Whether the ledger had any of the replies before: what the work took in time is then not what it takes."""
+        """Tell whether any reply came from the ledger, in which case the measured time is not what the work takes."""
         return any(reply.from_ledger for reply in self._replies.values())
 
     def by_model(self) -> dict[str, Usage]:
-        """The sums of each model's calls, by its name; under no name those of which it is not known."""
+        """Return the sums of each model's calls by its name; an empty name holds the calls whose model is not known."""
         found: dict[str, Usage] = {}
         for key, reply in self._replies.items():
             found[self._models[key]] = found.get(self._models[key], Usage()) + usage_of(reply)
         return found
 
     def usage(self, prices: Prices) -> Usage:
-        """The sum, and its cost at these prices."""
+        """Return the sum over all calls, and its cost at these prices."""
         replies = self._replies.values()
         usage = Usage(
             calls=self.calls,
@@ -344,7 +349,8 @@ _metered: ContextVar[Meter | None] = ContextVar("metered", default=None)
 
 @contextmanager
 def metering() -> Iterator[Meter]:
-    """Count every call that is asked for in the block, and in the tasks that begin in it, whoever else counts it."""
+    """Count every call that is made in the block, and in the tasks that begin in it, even if other meters count it
+    too."""
     meter = Meter()
     token = _metered.set(meter)
     try:
@@ -354,7 +360,8 @@ def metering() -> Iterator[Meter]:
 
 
 def count_reply(reply: Reply, meter: Meter | None, purpose: str = "", model: str = "") -> None:
-    """Add a reply to a meter, if there is one, and to that of the block (`metering`)."""
+    """Add a reply to a meter, if one is given, and to the meter of the surrounding `metering` block, if there is
+    one."""
     for each in (meter, _metered.get()):
         if each is not None:
             each.add(reply, purpose, model)
@@ -362,7 +369,7 @@ def count_reply(reply: Reply, meter: Meter | None, purpose: str = "", model: str
 
 @dataclass(slots=True)
 class Counters:
-    """What a client has done in this process."""
+    """Counts of a client's calls and tokens in this process."""
 
     paid_calls: int = 0
     ledger_hits: int = 0
@@ -373,5 +380,5 @@ class Counters:
 
 
 def estimated_tokens(*texts: str) -> int:
-    """More than a tokenizer makes of running texts: what counts where a server does not say."""
+    """Return the estimated tokens of replies for which the server reports none, rather too many than too few."""
     return sum(len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN + _TOKENS_PER_TEXT for text in texts)

@@ -64,59 +64,59 @@ class _GivenUp(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """Where the model is and how it is treated."""
+    """Address of the model, with limits, retries and the form of requests."""
 
     base_url: str
-    """Several servers of the same model: their URLs with commas between them."""
+    """URL of the server; several servers of the same model are separated by commas."""
     model: str
     dialect: Dialect = "openai"
     max_in_flight: int = 64
-    """Over all servers."""
+    """Largest number of calls at a time, over all servers."""
     timeout_s: float = 600.0
     stall_s: float = 900.0
-    """Without any reply from any server for so long, everything ends with `Stalled`."""
+    """Seconds without any reply from any server after which everything ends with `Stalled`."""
     max_attempts: int = 8
-    """Of one call; a 429 is none."""
+    """Largest number of attempts for one call; a reply with status 429 counts as none."""
     backoff_s: float = 0.5
-    """Before the second attempt; doubles each time."""
+    """Seconds before the second attempt, doubled before each further one."""
     backoff_cap_s: float = 30.0
     caps: Caps = field(default_factory=Caps)
     prices: Prices = field(default_factory=Prices)
-    """For the cap on cost."""
+    """Prices from which the cost is computed that a cap limits."""
     extra_body: str = ""
-    """JSON object sent with every call; part of its key."""
+    """JSON object sent with every call; it is part of the call's key."""
     redo: int = 0
-    """See `Request.redo`."""
+    """Number of times that cut replies were asked for again; see `Request.redo`."""
     reasoning: Reasoning = "separate"
-    """Where the model's thoughts are."""
+    """Where a reply holds the model's thoughts."""
     parameters: Parameters = field(default_factory=Parameters)
-    """How requests are written."""
+    """How requests are written for this server."""
 
     def __post_init__(self) -> None:
         check_server_url(self.base_url, "base_url")
 
     @property
     def urls(self) -> list[str]:
-        """One per server."""
+        """Return the URLs of the servers, one for each."""
         return split_urls(self.base_url)
 
     @property
     def throttle(self) -> ThrottleConfig:
-        """Limits on what is sent."""
+        """Return the limits on the number and pace of calls."""
         return ThrottleConfig(most=self.max_in_flight, backoff_s=self.backoff_s, stall_s=self.stall_s)
 
     def limits(self, spent: Usage) -> Limits:
-        """All limits, for who holds them for several processes. `spent`: before they begin."""
+        """Return all limits, for a process that enforces them for several others. `spent`: usage before they start."""
         return Limits(urls=tuple(self.urls), throttle=self.throttle, caps=self.caps, prices=self.prices, spent=spent)
 
 
 def split_urls(urls: str) -> list[str]:
-    """URLs with commas between them, one by one."""
+    """Split a comma-separated list of URLs."""
     return [url for part in urls.split(",") if (url := part.strip())]
 
 
 class ModelClient:
-    """Answers requests. Use it on one event loop."""
+    """Answers requests from the ledger or a model server. Use it on one event loop."""
 
     def __init__(self, config: ClientConfig, ledger: Ledger | None = None, link: LimitsLink | None = None) -> None:
         """`link`: to who holds the limits for several processes; without it this client alone does."""
@@ -157,10 +157,10 @@ class ModelClient:
         self._unknown_endings: set[str] = set()
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
-        """The reply, from the ledger or a server; a chat's as `ThoughtReader` reads it.
+        """Return the reply, from the ledger or a server; a chat's reply as `ThoughtReader` reads it.
 
-        Raises `PromptRefused` and `ContextOverflow`, which are matters of this request alone, other kinds of
-        `ProviderError`, `BudgetExceeded`, or `MalformedReply` for thoughts that nobody declared.
+        Raises `PromptRefused` and `ContextOverflow`, which concern this request alone, other kinds of `ProviderError`,
+        `BudgetExceeded`, or `MalformedReply` for thoughts that the configuration does not declare.
         """
         config = self._config
         if config.extra_body or config.redo or config.parameters.omit:
@@ -171,11 +171,12 @@ class ModelClient:
         return self._thoughts.read(request, reply)
 
     def check_replies(self) -> None:
-        """Raises `ProviderError` when all replies so far, if only one, are empty beside thoughts or tool calls."""
+        """Raise `ProviderError` when every reply so far, even a single one, is empty beside its thoughts or tool
+        calls."""
         self._thoughts.check()
 
     async def check(self) -> list[str]:
-        """Ids of the models that are served. Raises `ServerUnavailable` when nothing answers, at none of the URLs."""
+        """Return the ids of the models that are served. Raises `ServerUnavailable` when none of the URLs answers."""
         asked = [endpoint.models() for endpoint in self._endpoints.values()]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         errors = [answer for answer in answers if isinstance(answer, BaseException)]
@@ -185,7 +186,7 @@ class ModelClient:
 
     @property
     def figures(self) -> dict[str, int]:
-        """The figures of progress: what this process did, and what it waits for."""
+        """Return the figures of a progress display: what this process did, and what it waits for."""
         counters = self.counters
         return {
             "paid_calls": counters.paid_calls,
@@ -201,11 +202,12 @@ class ModelClient:
 
     @property
     def trouble(self) -> str:
-        """What a server that is waited for said last; empty when none is."""
+        """Return the last message of a server that calls wait for; empty when there is none."""
         return next(iter(self._throttle.troubles()), "")
 
     async def aclose(self) -> None:
-        """Wait a little for calls under way, then close connections and ledger. What waits for a slot is not sent."""
+        """Wait a short time for calls under way, then close connections and ledger. Calls that wait for a slot are not
+        sent."""
         self._stop(ServerUnavailable("the client was closed"))
         flights = list(self._flights.values())
         if flights:

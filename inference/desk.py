@@ -1,4 +1,4 @@
-"""The client on an event loop of its own, for whoever asks from several threads and loops, as trainers do."""
+"""A model client on an event loop of its own, for callers on several threads and loops, such as trainers."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from trailforge.schemas.files import user_cache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """A model behind a URL. Its key comes from the environment: TRAILFORGE_API_KEY."""
+    """Address of a model behind a URL. The API key comes from the environment variable TRAILFORGE_API_KEY."""
 
     url: str
-    """Of an OpenAI-compatible server; several of the same model with commas between them."""
+    """URL of an OpenAI-compatible server; several servers of the same model are separated by commas."""
     model: str
-    """As the server knows it."""
+    """Name of the model at the server."""
     ledger: str = ""
-    """File that remembers replies; empty: one in the user's cache. TRAILFORGE_LEDGER_URL goes over both."""
+    """Path of the file that keeps replies; empty: a file in the user's cache. TRAILFORGE_LEDGER_URL overrides both."""
     max_tokens: int = 2048
-    """Of a reply, with the thoughts of a model that has any."""
+    """Largest number of tokens of a reply, thoughts included."""
     reasoning: Literal["separate", "inline"] = "separate"
-    """Where such a model's thoughts are: sent beside the reply, or in it, up to `</think>`."""
+    """Where the model's thoughts are: sent beside the reply, or in it, up to `</think>`."""
     max_in_flight: int = 64
-    """Calls at a time, of one process."""
+    """Largest number of calls at a time from one process."""
     timeout_s: float = 120.0
     parameters: Parameters = field(default_factory=Parameters)
-    """How requests are written."""
+    """How requests are written for this server."""
 
     def __post_init__(self) -> None:
         for name in ("url", "model"):
@@ -50,7 +50,7 @@ class ServedModel:
 
     @property
     def client(self) -> ClientConfig:
-        """For `ModelClient`."""
+        """Return the configuration for `ModelClient`."""
         return ClientConfig(
             base_url=self.url,
             model=self.model,
@@ -62,7 +62,7 @@ class ServedModel:
 
 
 def read_served(text: str, usual: ServedModel | None) -> ServedModel:
-    """The model of `URL#MODEL`, else as the usual one. Raises `InvalidInput` for other texts."""
+    """Read `URL#MODEL`; what the text leaves out is taken from `usual`. Raises `InvalidInput` for other texts."""
     check_server_url(text, "--filter-model")
     url, _, model = text.partition("#")
     if "://" not in url or not model:
@@ -71,7 +71,7 @@ def read_served(text: str, usual: ServedModel | None) -> ServedModel:
 
 
 class ModelDesk(LoopThread):
-    """A `Client` that may be asked from any thread and any loop."""
+    """A `Client` that can be used from any thread and any event loop."""
 
     def __init__(self, served: ServedModel, name: str) -> None:
         """`name`: of its ledger in the user's cache. Raises `InvalidInput` for a bad ledger. Nothing is sent yet."""
@@ -81,21 +81,21 @@ class ModelDesk(LoopThread):
         """For work that runs on the desk's own loop."""
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
-        """See `inference.Client`."""
+        """Return the reply to a request; see `ModelClient.complete`."""
         return await asyncio.wrap_future(self.soon(self.client.complete(request, meter)))
 
     def check(self) -> None:
-        """Raises `ServerUnavailable` where nothing answers at the model's URL."""
+        """Raise `ServerUnavailable` when nothing answers at the model's URL."""
         self.call(self.client.check())
 
     def close(self) -> None:
-        """End client, ledger and loop."""
+        """Close client, ledger and event loop."""
         self.end(self.client.aclose)
 
 
 @once
 def open_desk(served: ServedModel, name: str) -> ModelDesk:
-    """The desk of a model, one in a process, which lives as long as that. Raises as `ModelDesk`."""
+    """Return the desk of a model: one in each process, which lives as long as the process. Raises as `ModelDesk`."""
     desk = ModelDesk(served, name)
     atexit.register(desk.close)
     return desk

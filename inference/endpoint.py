@@ -1,4 +1,4 @@
-"""One model server behind an OpenAI-compatible URL: what is sent, what is read, and what its failures mean."""
+"""One model server behind an OpenAI-compatible URL: sends requests, reads replies, and classifies failures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from trailforge.schemas import (
 )
 
 Dialect = Literal["openai", "llama_cpp", "vllm"]
-"""How a server takes grammars, and schemas for raw completions."""
+"""Family of a server, by which it is sent grammars, and schemas for raw completions."""
 
 _USUAL = Parameters()
 _AGAIN = "then run the same command again"
@@ -42,24 +42,25 @@ _MOST_NAMES = 8
 
 @dataclass(slots=True)
 class Failure(Exception):
-    """No reply to a request that others of the same form may get."""
+    """A request got no reply, while others of the same form may get one."""
 
     kind: Literal["limited", "overloaded", "failed", "refused"]
-    """Asked too much of a server that is well; too much for the server; anything else that may pass; what will not."""
+    """Kind of failure. `limited`: the server limits the rate of requests. `overloaded`: the server has too much load.
+    `failed`: any other failure that may pass. `refused`: one that will not pass."""
     why: str
-    """What the server said, if it said anything."""
+    """The server's message; empty when it sent none."""
     wait_s: float | None = None
-    """What the server asks for."""
+    """Seconds that the server asks to wait; None when it names none."""
     is_unreadable: bool = False
-    """Something came with status 200 that is no reply."""
+    """Whether the server sent status 200 with a body that is no reply."""
     is_heard: bool = False
-    """The server answered, if only with an error."""
+    """Whether the server answered at all, even with an error."""
     error: ProviderError | None = None
-    """What to raise when it is no matter of this request alone."""
+    """Error to raise when the failure does not concern this request alone; None when it does."""
 
 
 class Endpoint:
-    """A server. Use it on one event loop."""
+    """Connection to one server. Use it on one event loop."""
 
     def __init__(
         self, url: str, *, model: str, dialect: Dialect, timeout_s: float, parameters: Parameters = _USUAL
@@ -70,14 +71,14 @@ class Endpoint:
         """Replies of which we counted tokens, because the server did not say them, or said what cannot be."""
 
     def open(self) -> None:
-        """Make ready to send, which takes a moment the first time: before anything is timed."""
+        """Prepare for sending, which takes a moment the first time and therefore comes before anything is timed."""
         self._wire.open()
 
     async def exchange(self, request: Request) -> Reply:
         """Send a request once.
 
-        Raises `Failure`, which may be a matter of this request alone; `ContextOverflow`, which is; `OutOfCredit`, or
-        another `ProviderError` that all requests to this server would meet.
+        Raises `Failure`, which may concern this request alone; `ContextOverflow`, which does; `OutOfCredit`, or another
+        `ProviderError` that all requests to this server would meet.
         """
         is_text = isinstance(request.prompt, str)
         try:
@@ -113,10 +114,10 @@ class Endpoint:
         return replace(reply, prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached)
 
     async def models(self) -> list[str]:
-        """Ids of the models that are served, in whatever form they are listed; empty where they are not.
+        """Return the ids of the models that are served, in whatever form they are listed; empty where they are not.
 
-        Raises `ServerUnavailable` when nothing answers, and `ProviderError` for a refused key and for a server at whose
-        URL no chat and no completion can be asked for.
+        Raises `ServerUnavailable` when nothing answers, and `ProviderError` for a refused key and for a server whose
+        URL offers neither chats nor completions.
         """
         try:
             answer = await self._wire.send("/models")
@@ -141,11 +142,11 @@ class Endpoint:
         return []
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close the connections to the server."""
         await self._wire.close()
 
     def given_up(self, failure: Failure, attempts: int) -> ProviderError:
-        """What to raise after the last attempt, when it is no matter of one request."""
+        """Return the error to raise after the last attempt, when the failure does not concern one request alone."""
         if failure.error is not None:
             return failure.error
         if failure.is_unreadable:
@@ -158,7 +159,7 @@ class Endpoint:
         return self.unavailable(f"no reply after {attempts} attempts ({failure.why})")
 
     def unavailable(self, what: str, mend: str = "start it (or use --model embedded)") -> ServerUnavailable:
-        """The error of a server that does not answer, or keeps failing."""
+        """Return the error for a server that does not answer, or keeps failing."""
         return ServerUnavailable(f"model server {self.url}: {what}; {mend}, then run the same command again")
 
     async def _knock(self) -> None:
@@ -283,7 +284,8 @@ def chat_message(turn: ChatTurn | NativeMessage) -> dict[str, Any]:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait by `retry-after-ms` or `Retry-After` (seconds or HTTP date); None without them."""
+    """Return the seconds to wait by `retry-after-ms` or `Retry-After` (seconds or HTTP date); None without these
+    headers."""
     milliseconds, value = _number(headers.get("retry-after-ms")), headers.get("retry-after")
     if milliseconds is not None:
         return milliseconds / 1000

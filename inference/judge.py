@@ -1,8 +1,8 @@
 """A model as judge of answers (R-Search, section 3.4: a score in [0, 1] for facts and explanations).
 
-A judge's verdict is a number like any other part of a reward: `rewards` is handed it. It is asked through the one
-client for models, so the ledger remembers it and the same answer is never judged twice. `JudgeDesk` is the judge for
-whoever scores: trainers and frameworks call rewards on event loops and threads of their own.
+A judge's verdict is a number that `rewards` takes as an input. It is asked through the one client for models, so the
+ledger remembers it and the same answer is never judged twice. `JudgeDesk` is the judge for whoever scores: trainers and
+frameworks call rewards on event loops and threads of their own.
 """
 
 from __future__ import annotations
@@ -35,45 +35,46 @@ _OTHER_FORMS, _KEY_FACTS = "Other forms of it, each as right:", "Key facts:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeConfig(ServedModel):
-    """The model that scores answers. R-Search's is GPT-4.1-Mini (section 3.4)."""
+    """Settings of the model that scores answers. R-Search uses GPT-4.1-Mini (section 3.4)."""
 
     rubric: str = ""
-    """Path of a text with {{question}}, {{reference}} and {{answer}}; empty: `inference/judge.txt`."""
+    """Path of a prompt with {{question}}, {{reference}} and {{answer}}; empty: `inference/judge.txt`."""
     max_tokens: int = 64
-    """Of a verdict; more for a model that thinks first."""
+    """Largest number of tokens of a verdict; a model that thinks first needs more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """An answer that is to be judged."""
+    """An answer to be judged, with its question and gold answers."""
 
     question: str
-    """Asked for words: letters of options are compared, not judged."""
+    """The question, which asks for words: letters of options are compared, not judged."""
     answer: str
     golds: tuple[str, ...]
     """The gold answer, then its aliases."""
     key_facts: tuple[str, ...] = ()
-    """What a right explanation has to say, all of it."""
+    """Facts that a right explanation has to state, all of them."""
 
     @property
     def reference(self) -> str:
-        """Gold answer, other forms of it and key facts as a rubric shows them, a line each: none runs into another."""
+        """Return gold answer, its other forms and the key facts as a rubric shows them, each on one line of its own."""
         answer, *aliases = self.golds or ("",)
         return "\n".join([answer, *_listed(_OTHER_FORMS, aliases), *_listed(_KEY_FACTS, self.key_facts)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions:
-    """Whether a run has answers judged that the matcher calls wrong, by its own client and ledger."""
+    """Settings by which a run's own client has answers judged that the matcher calls wrong."""
 
     near_misses: bool = False
-    """Judge those that share a name, a number or initials with a gold answer; no others, and no abstentions."""
+    """Whether to judge answers that share a name, a number or initials with a gold answer; others and abstentions never
+    are."""
     model: str = ""
-    """As the run's server knows it; empty: the run's own model."""
+    """Name of the judging model at the run's server; empty: the run's own model."""
     threshold: float = 0.9
-    """The least score of a right answer. 0.7, by our rubric, leaves out a detail that the gold answer has."""
+    """Least score of a right answer. 0.7, by trailforge's rubric, leaves out a detail that the gold answer has."""
     max_tokens: int = 4096
-    """Of a verdict, with the thoughts of a model that has any."""
+    """Largest number of tokens of a verdict, thoughts included."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for a threshold outside (0, 1] and for no tokens."""
@@ -83,30 +84,30 @@ class JudgeOptions:
             raise InvalidInput(f"has to be more than 0, got {self.max_tokens}", field="max_tokens")
 
     def accepts(self, score: float | None) -> bool:
-        """Is an answer of this score right? None, an answer that was not judged, is not."""
+        """Tell whether an answer of this score is right. None, an answer that was not judged, is not."""
         return score is not None and score >= self.threshold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """Asks a model for the score of answers."""
+    """Asks a model to score answers."""
 
     client: Client
     model: str
-    """As the server knows it; the paper's is GPT-4.1-Mini."""
+    """Name of the model at the server; the paper uses GPT-4.1-Mini."""
     rubric: str = ""
-    """A text with the three places; empty: ours."""
+    """Prompt with the three placeholders; empty: trailforge's own."""
     max_tokens: int = 64
-    """Of a verdict; more for a model that thinks first."""
+    """Largest number of tokens of a verdict; a model that thinks first needs more."""
     purpose: str = "judge"
-    """Under which its calls are counted."""
+    """Purpose under which its calls are counted."""
     priority: int = 0
-    """Of its calls when calls wait for a slot."""
+    """Priority of its calls when calls wait for a slot."""
 
     async def score(self, judged: Judged, meter: Meter | None = None) -> float:
-        """In [0, 1]. 0.0 for no answer, unasked.
+        """Return the score of an answer in [0, 1]. An empty answer scores 0.0 without a call.
 
-        Raises what the client raises, `MalformedReply` for a verdict that has not the form, twice.
+        Raises what the client raises, and `MalformedReply` when neither the verdict nor its repair has the right form.
         """
         if not judged.answer.strip():
             return 0.0
@@ -132,7 +133,8 @@ class Judge:
 
 
 async def grade(judged: Judged, options: JudgeOptions, asker: Asker) -> float | None:
-    """A run's own judge: the model that it asks, unless the options name another. None for no verdict that is one."""
+    """Score an answer with a run's own model, or with the one that the options name. Returns None when no valid verdict
+    came."""
     judge = Judge(
         client=asker.client,
         model=options.model or asker.model,
@@ -152,12 +154,12 @@ def _listed(heading: str, texts: Sequence[str]) -> list[str]:
 
 @cache
 def default_rubric() -> str:
-    """Our text for judges, with its three places."""
+    """Return trailforge's prompt for judges, with its three placeholders."""
     return files("trailforge.inference").joinpath(PROMPT).read_text(encoding="utf-8").strip("\n")
 
 
 def read_rubric(config: JudgeConfig) -> str:
-    """The text that a judge is asked by. Raises `InvalidInput` for a file without the three places."""
+    """Return the prompt for the judge. Raises `InvalidInput` for a file without the three placeholders."""
     if not config.rubric:
         return default_rubric()
     path = Path(config.rubric)
@@ -171,7 +173,7 @@ def read_rubric(config: JudgeConfig) -> str:
 
 
 class JudgeDesk(ModelDesk):
-    """A judge at a desk: may be asked from any thread and any loop."""
+    """A judge that can be used from any thread and any event loop."""
 
     def __init__(self, config: JudgeConfig) -> None:
         """Raises `InvalidInput` for a rubric or a ledger that cannot be used. Nothing is sent yet."""
@@ -180,17 +182,17 @@ class JudgeDesk(ModelDesk):
         self._judge = Judge(client=self.client, model=config.model, rubric=rubric, max_tokens=config.max_tokens)
 
     def score(self, judged: Judged) -> Future[float]:
-        """As `Judge.score`, some time: whoever waits for the result gets its errors."""
+        """Start scoring an answer, as `Judge.score`. The returned future holds the score or raises the error."""
         return self.soon(self._judge.score(judged))
 
     def check(self) -> None:
-        """Raises `ServerUnavailable` when no server answers."""
+        """Raise `ServerUnavailable` when no server answers."""
         self.call(self.client.check())
 
 
 @once
 def judge_desk(config: JudgeConfig) -> JudgeDesk:
-    """The desk of a judge, one in a process, which lives as long as that. Raises as `JudgeDesk`."""
+    """Return the desk of a judge: one in each process, which lives as long as the process. Raises as `JudgeDesk`."""
     desk = JudgeDesk(config)
     atexit.register(desk.close)
     return desk

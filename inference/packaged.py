@@ -1,4 +1,4 @@
-"""Models whose weights come with a Python package: where these lie, and the server that a run starts for them."""
+"""Models whose weights come with a Python package: finds the weights, and starts the server that runs them."""
 
 from __future__ import annotations
 
@@ -13,37 +13,38 @@ from trailforge.schemas.files import user_cache
 from trailforge.schemas.plugins import load_plugin
 
 SERVERS = "trailforge.servers"
-"""Group of entry points: context managers that serve a model while they are entered, and have a `base_url`."""
+"""Group of entry points: each is a context manager that serves a model while it is entered, and has a `base_url`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackagedModel:
-    """Weights that come with a Python package."""
+    """Weights of a model that come with a Python package."""
 
     name: str
-    """In ledger and provenance."""
+    """Name of the model in ledger and provenance."""
     package: str
     file: str
     licence: str
     requirement: str = ""
-    """The distribution that brings the package, for `fetch_weights`."""
+    """Distribution that contains the package, for `fetch_weights`."""
     sha256: str = ""
-    """Of the file."""
+    """SHA-256 of the weights file."""
 
     @property
     def cached(self) -> Path:
-        """Where `trailforge doctor --fetch` puts the file."""
+        """Return the path to which `trailforge doctor --fetch` downloads the file."""
         return user_cache("models") / self.file
 
     def find(self) -> Path | None:
-        """The file: of the installed package, else the fetched one. The package is not imported: it needs others."""
+        """Return the path of the weights: from the installed package, else the downloaded file. The package is not
+        imported, since it needs others."""
         spec = importlib.util.find_spec(self.package)
         folders = list(spec.submodule_search_locations or ()) if spec else []
         paths = [*(Path(folder) / self.file for folder in folders), self.cached]
         return next((path for path in paths if path.is_file()), None)
 
     def weights(self) -> Path:
-        """Path of the file. Raises `ServerUnavailable` when it is not here."""
+        """Return the path of the weights. Raises `ServerUnavailable` when there is no such file."""
         if (path := self.find()) is None:
             raise ServerUnavailable(
                 f"the embedded model needs the file {self.file}: run `trailforge doctor --fetch` "
@@ -52,7 +53,7 @@ class PackagedModel:
         return path
 
     def check(self) -> Path:
-        """`weights`, once there is something to run them with. Raises `ServerUnavailable` for what is missing."""
+        """Return the path of the weights if they can be run here. Raises `ServerUnavailable` naming what is missing."""
         weights = self.weights()
         if importlib.util.find_spec("xllamacpp") is None:
             raise ServerUnavailable(f"the embedded model needs the package xllamacpp: {install_hint('small-model')}")
@@ -68,24 +69,24 @@ SMOLLM2 = PackagedModel(
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
 )
 EMBEDDED_SLOTS = 8
-"""Calls that its server answers at once."""
+"""Number of calls that the embedded server answers at once."""
 EMBEDDED_CONTEXT = 2048
-"""Tokens of one of these calls, prompt and reply."""
+"""Number of tokens of one of these calls, prompt and reply together."""
 PACKAGED_MODELS = {model.name: model for model in (SMOLLM2,)}
 
 
 def packaged_licence(name: str) -> str | None:
-    """Licence of a packaged model; None for a model that is none of ours."""
+    """Return the licence of a packaged model; None for any other model."""
     model = PACKAGED_MODELS.get(name)
     return model.licence if model else None
 
 
 @contextlib.contextmanager
 def open_server(url: str) -> Iterator[str]:
-    """The base URL to call: a server's own, as it is; for a name (`embedded`), that of a server started here.
+    """Yield the base URL to call: a URL as it is; for a name (`embedded`), the URL of a server that is started here.
 
     Names are those of entry points in the group `trailforge.servers`. The server ends with the block. Raises
-    `InvalidInput` for a name that none has, and what starting it raises.
+    `InvalidInput` for an unknown name, and what starting the server raises.
     """
     if "://" in url:
         yield url

@@ -1,4 +1,5 @@
-"""Prompt templates and sentences: text files in the folder `prompts/` of their user, versioned by their content."""
+"""Prompt templates and pools of sentences: text files in the folder `prompts/` of a package, versioned by their
+content."""
 
 from __future__ import annotations
 
@@ -16,29 +17,30 @@ from trailforge.schemas import InvalidInput
 from trailforge.schemas.plugins import plugins
 
 PROMPTS = "trailforge.prompts"
-"""Group of entry points: packages whose prompts a preset may name, too."""
+"""Group of entry points: packages whose prompts a preset may also name."""
 
 
 class Prompts:
-    """The prompts that a package may use, by name: its own, then those of the others given, then those of plug-ins."""
+    """The prompts that a package may use, by name: its own, then those of other given packages, then those of
+    plug-ins."""
 
     def __init__(self, *packages: str) -> None:
         self._packages = packages
 
     def text(self, name: str) -> str:
-        """The text of `name`.txt. Raises `InvalidInput` when there is no such prompt."""
+        """Return the text of `name`.txt. Raises `InvalidInput` when there is no such prompt."""
         return _text(self._packages, name)
 
     def pools(self, name: str) -> Mapping[str, tuple[str, ...]]:
-        """The pools of sentences in `name`.yaml, by role."""
+        """Return the pools of sentences in `name`.yaml, by role."""
         return _pools(self._packages, name)
 
     def phrases(self, name: str) -> Any:
-        """What `name`.yaml holds."""
+        """Return the content of `name`.yaml."""
         return _parsed(self._packages, name)
 
     def version(self, names: Sequence[str], *, pools: str = "connectives") -> str:
-        """12 hex digits over the named prompts and a file of pools: changes whenever one of them does."""
+        """Return 12 hex digits over the named prompts and a file of pools, which change whenever one of them does."""
         digest = hashlib.sha256()
         for text in (*map(self.text, names), repr(self.pools(pools))):
             digest.update(text.encode() + b"\0")
@@ -46,14 +48,15 @@ class Prompts:
 
 
 class Sentences:
-    """Draws sentences of pools, the same for the same seed: none again while others of its role wait."""
+    """Draws sentences from pools, the same for the same seed; no sentence is repeated before all others of its role
+    were drawn."""
 
     def __init__(self, pools: Mapping[str, Sequence[str]], *, seed: str) -> None:
         self._rng, self._pools = random.Random(seed), pools
         self._waiting: dict[str, list[str]] = {}
 
     def draw(self, role: str, **fields: str) -> str:
-        """A sentence of this role, with its fields filled in."""
+        """Return a sentence of this role, with its fields filled in."""
         waiting = self._waiting.setdefault(role, [])
         if not waiting:
             waiting += self._rng.sample(self._pools[role], len(self._pools[role]))

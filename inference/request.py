@@ -1,4 +1,4 @@
-"""A model call and its reply, and the key under which the ledger knows them."""
+"""A model call and its reply, and the key under which the ledger keeps them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trailforge.inference.provider.endings import read_ending
 from trailforge.schemas import ToolCall
 
 CONTROL = "control"
-"""The purpose of a call that only shows whether a server answers calls of a form."""
+"""Purpose of a call that only checks whether a server answers calls of a form."""
 _PROMPT_ALONE = ("prompt", "sample", "seed", "redo")
 _HARMLESS = {"assistant": "Yes.", "user": "Reply with the one word: yes."}
 _HARMLESS_TURN, _HARMLESS_TEXT = "Be brief.", "The sun rises in the"
@@ -53,31 +53,31 @@ class ChatTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How the reply is drawn."""
+    """Parameters by which a reply is sampled."""
 
     temperature: float = 0.0
     top_p: float = 1.0
     top_k: int = 0
-    """Likeliest tokens that are drawn from; 0: all."""
+    """Number of likeliest tokens that are sampled from; 0: all."""
     repetition_penalty: float = 1.0
-    """As vLLM and llama.cpp take it; 1: none."""
+    """Repetition penalty as in vLLM and llama.cpp; 1: none."""
     max_tokens: int = 256
     stop: tuple[str, ...] = ()
 
     @property
     def rare(self) -> dict[str, Any]:
-        """Parameters that few servers take, where they say something."""
+        """Return the set parameters that few servers take."""
         said = {"top_k": (self.top_k, 0), "repetition_penalty": (float(self.repetition_penalty), 1.0)}
         return {name: value for name, (value, usual) in said.items() if value != usual}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One call. Two requests with the same key are the same call, and are made once."""
+    """One model call. Two requests with the same key are the same call, which is made once."""
 
     model: str
     prompt: str | tuple[ChatTurn, ...]
-    """Text goes to the completions endpoint, turns to the chat endpoint."""
+    """The prompt: a text goes to the completions endpoint, turns go to the chat endpoint."""
     sampling: Sampling
     json_schema: str | None = None
     """JSON schema that the reply has to follow, as JSON text."""
@@ -86,7 +86,7 @@ class Request:
     tools: str = ""
     """The tools that the model may call, as a JSON list; a chat's alone."""
     sample: int = 0
-    """Number of the draw: tells repeated draws of one prompt apart."""
+    """Number of the sample, which distinguishes repeated samples of one prompt."""
     seed: int = 0
     """Seed of the run."""
     extra_body: str = ""
@@ -94,17 +94,18 @@ class Request:
     omit: tuple[str, ...] = ()
     """Parameters that are not sent; the client fills it in."""
     redo: int = 0
-    """How often the run has asked for cut replies anew."""
+    """Number of times that the run has asked for cut replies again."""
     purpose: str = ""
-    """What the call is for, in figures and logs; not part of the key."""
+    """Purpose of the call, for figures and logs; not part of the key."""
     is_turn: bool = False
-    """It is an agent's turn, which is judged as the model wrote it: no thought is dropped; not part of the key."""
+    """Whether the reply is an agent's turn, which is judged as the model wrote it: no thought is removed; not part of
+    the key."""
     priority: int = 0
-    """Of the calls that wait for a slot the one with the highest goes first; not part of the key."""
+    """Priority of the call: of those that wait for a slot, the highest goes first; not part of the key."""
 
     @cached_property
     def content(self) -> dict[str, Any]:
-        """All that decides the reply."""
+        """Return all fields that decide the reply."""
         prompt = self.prompt
         redo = {"redo": self.redo} if self.redo else {}
         omit = {"omit": list(self.omit)} if self.omit else {}  # named when there are any: earlier keys stay
@@ -131,26 +132,26 @@ class Request:
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 over `content`, in hex."""
+        """Return the SHA-256 over `content`, in hex."""
         return _hash(self.content)
 
     @cached_property
     def family(self) -> str:
-        """The key of all requests that differ from this one only in how long the reply may be."""
+        """Return the key that is shared by all requests that differ from this one only in how long the reply may be."""
         return family_of(self.content)
 
     @cached_property
     def form(self) -> str:
-        """The key of all requests that differ from this one in their words alone: their parameters and the roles of
-        their turns are the same, and all have a schema, or none has."""
+        """Return the key that is shared by all requests that differ from this one in their words alone: their
+        parameters and the roles of their turns are the same, and all have a schema, or none has."""
         shared = {name: value for name, value in self.content.items() if name not in _PROMPT_ALONE}
         roles = None if isinstance(self.prompt, str) else sorted({turn.role for turn in self.prompt})
         has = {name: getattr(self, name) is not None for name in ("json_schema", "grammar")}
         return _hash(shared | has | {"roles": roles})
 
     def control(self, good: Request | None = None) -> Request:
-        """A request of the same form that a server which answers any should answer: the words of `good`, which it has
-        answered, or harmless ones. Nobody has made it before, so it is paid and counted."""
+        """Return a new request of the same form that a working server should answer: with the words of `good`, which it
+        has answered before, or harmless ones. It is not in the ledger, so it is paid and counted."""
         number = secrets.randbits(48)
         if good is not None:
             return replace(good, sample=number, purpose=CONTROL, priority=_FIRST)
@@ -163,17 +164,18 @@ class Request:
 
     @property
     def sampling_seed(self) -> int:
-        """The seed sent to the server: another for every draw of every prompt, always the same for the same one."""
+        """Return the seed for the server: different for every sample of every prompt, always the same for the same
+        one."""
         return int(self.key[:7], 16)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What the model said. Ledgers hold it as the server sent it; old ones, without thoughts that stood in the text."""
+    """A model's reply as the server sent it. Old ledger entries lack thoughts that stood in the text."""
 
     text: str
     reasoning: str = ""
-    """A reasoning model's thoughts, where the server sends them apart."""
+    """A reasoning model's thoughts, where the server sends them separately."""
     finish_reason: str
     prompt_tokens: int
     completion_tokens: int
@@ -186,17 +188,18 @@ class Reply:
 
     @property
     def is_cut(self) -> bool:
-        """The model did not end it: `max_tokens`, its window, a filter or a breakdown did; or nobody knows what did."""
+        """Tell whether the reply was ended by something other than the model: `max_tokens`, its window, a filter, a
+        breakdown, or an unknown cause."""
         return read_ending(self.finish_reason) != "whole"
 
     @property
     def answer(self) -> str | None:
-        """Its text; None when it was cut: what the model would have said in the end, nobody knows."""
+        """Return the text of the reply; None when it was cut, since the model's intended answer is then not known."""
         return None if self.is_cut else self.text
 
 
 def family_of(content: dict[str, Any]) -> str:
-    """`Request.family` of a request's content."""
+    """Return `Request.family` for a request's content."""
     return _hash({name: value for name, value in content.items() if name not in ("max_tokens", "redo")})
 
 

@@ -17,9 +17,9 @@ _TAIL_BYTES = 16_384
 
 
 class LocalServer(ABC):
-    """A model server on this machine. A context manager; ready when entered.
+    """A model server on this machine, as a context manager that is ready when entered.
 
-    It ends when its standard input does, so it never outlives the process that started it.
+    The server ends when its standard input closes, so it never outlives the process that started it.
     """
 
     def __init__(self, what: str, *, tail_lines: int = 3, stop_within_s: float = 5.0) -> None:
@@ -31,29 +31,30 @@ class LocalServer(ABC):
     @property
     @abstractmethod
     def url(self) -> str:
-        """Where it answers from this machine, without a path."""
+        """Return the server's address on this machine, without a path."""
 
     @property
     def base_url(self) -> str:
-        """For an OpenAI client."""
+        """Return the base URL for an OpenAI client."""
         return f"{self.url}/v1"
 
     @property
     def pid(self) -> int | None:
-        """Of the process; None when it is not running."""
+        """Return the id of the process; None when it is not running."""
         return self._process.pid if self._process else None
 
     @abstractmethod
     def start(self) -> None:
-        """Start and wait until it answers. Raises `ServerUnavailable` with the end of its log when it does not."""
+        """Start the server and wait until it answers. Raises `ServerUnavailable` with the end of its log when it does
+        not."""
 
     def launch(
         self, command: Sequence[str], environment: Mapping[str, str], log: IO[bytes], ready_within_s: float
     ) -> None:
-        """Run the command and wait until it answers. Raises as `start`. `log` is closed with the server.
+        """Run the command and wait until the server answers. Raises as `start`. `log` is closed with the server.
 
-        It has a session of its own: Ctrl-C at our terminal is ours to pass on. It imports nothing from the folder that
-        it is started in, where a module of a user's may have any name.
+        The server gets its own session, so that Ctrl-C in the terminal does not reach it directly. It imports nothing
+        from the folder that it is started in, where a user's module may have any name.
         """
         self._log = log
         try:
@@ -71,12 +72,12 @@ class LocalServer(ABC):
             raise
 
     def raise_if_ended(self) -> None:
-        """Raises `ServerUnavailable` with the end of its log when it has ended by itself."""
+        """Raise `ServerUnavailable` with the end of the log when the server has ended by itself."""
         if self._process is not None and self._process.poll() is not None:
             raise ServerUnavailable(f"{self._what} ended: {self._log_tail()}")
 
     def stop(self) -> None:
-        """End it and all that it started, gently and then not."""
+        """End the server and all that it started, first gently, then by force."""
         if self._process is not None:
             assert self._process.stdin is not None
             self._process.stdin.close()
@@ -108,7 +109,7 @@ class LocalServer(ABC):
             time.sleep(_POLL_S)
 
     def is_healthy(self, *, within_s: float = 2.0) -> bool:
-        """Whether it runs, and answers at /health in good time."""
+        """Tell whether the server runs, and answers at /health within this time."""
         if self._process is None or self._process.poll() is not None:
             return False
         try:
@@ -126,7 +127,7 @@ class LocalServer(ABC):
 
 
 def fetch(url: str, *, timeout_s: float) -> bytes:
-    """What a server on this machine sends, past any proxy. Raises `OSError` when that is no success."""
+    """Return the response of a server on this machine, without any proxy. Raises `OSError` when it is no success."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(url, timeout=timeout_s) as response:

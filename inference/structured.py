@@ -1,4 +1,4 @@
-"""Replies with a form: constrained where the server can, checked always, with one repair try.
+"""Replies with a prescribed form: constrained where the server can, always checked, with one try to repair them.
 
 A reply that was cut is malformed, whatever it holds.
 """
@@ -27,11 +27,11 @@ _STRICT_KEYWORDS = frozenset(
 
 
 TEXT, NUMBER, INTEGER = {"type": "string"}, {"type": "number"}, {"type": "integer"}
-"""JSON schemas."""
+"""JSON schemas of a text, a number and an integer."""
 
 
 class Client(Protocol):
-    """Anything that answers requests."""
+    """The interface of anything that answers requests."""
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
         """Answer one request."""
@@ -41,7 +41,8 @@ class Client(Protocol):
 def object_schema(
     properties: Mapping[str, Any] | None = None, /, *, optional: Collection[str] = (), **named: dict[str, Any]
 ) -> dict[str, Any]:
-    """JSON schema of an object with these properties alone, in this order; all but the optional ones are required."""
+    """Return the JSON schema of an object with exactly these properties, in this order; all but the optional ones are
+    required."""
     properties = {**(properties or {}), **named}
     return {
         "type": "object",
@@ -52,7 +53,7 @@ def object_schema(
 
 
 def list_schema(items: dict[str, Any], **limits: int) -> dict[str, Any]:
-    """JSON schema of a list. `limits`: `minItems`, `maxItems`."""
+    """Return the JSON schema of a list. `limits`: `minItems`, `maxItems`."""
     return {"type": "array", "items": items, **limits}
 
 
@@ -64,7 +65,7 @@ async def ask_json(
     *,
     held_against: dict[str, Any] | None = None,
 ) -> Any:
-    """The reply as parsed JSON that follows the schema. Raises `MalformedReply` when the repair does not either.
+    """Return the reply as parsed JSON that follows the schema. Raises `MalformedReply` when the repair does not either.
 
     `held_against`: a wider schema for the reply itself, as not every server keeps to the one that is sent.
 
@@ -76,8 +77,8 @@ async def ask_json(
 
 
 def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema without the keywords that strict structured outputs refuse, at OpenAI's or another provider: limits of
-    lengths, counts and numbers, patterns. Replies are held against the whole schema all the same (`ask_json`)."""
+    """Return a schema without the keywords that strict structured outputs refuse, at OpenAI's or another provider:
+    limits of lengths, counts and numbers, patterns. Replies are still checked against the whole schema (`ask_json`)."""
     kept = {name: value for name, value in schema.items() if name in _STRICT_KEYWORDS}
     for name in ("properties", "$defs"):
         if name in kept:
@@ -92,7 +93,8 @@ def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 async def ask_matching(
     client: Client, request: Request, parse: Callable[[str], T | None], meter: Meter | None = None
 ) -> T:
-    """The reply as `parse` reads it; None from `parse` means malformed. Raises `MalformedReply` as `ask_json`."""
+    """Return the reply as `parse` reads it; None from `parse` means malformed. Raises `MalformedReply` as
+    `ask_json`."""
 
     def parsed(text: str) -> T:
         value = parse(text)

@@ -1,4 +1,4 @@
-"""A reasoning model's thoughts: where they are in a reply, and the reply without them."""
+"""Separates a reasoning model's thoughts from its reply."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from trailforge.schemas import MalformedReply, ProviderError
 
 Reasoning = Literal["separate", "inline"]
 """Where a model's thoughts are. `separate`: the server sends them beside the reply, or there are none. `inline`: in the
-reply itself, before `</think>`; the `<think>` before them may stand in the prompt, put there by the chat template."""
+reply itself, before `</think>`; the `<think>` before them may be in the prompt, put there by the chat template."""
 
 MEND = "set `model.reasoning: inline`, or start the server with a reasoning parser (`server.reasoning_parser`)"
-"""Of thoughts that nobody declared."""
+"""How to mend replies with thoughts that the configuration does not declare."""
 
 _OPENS_THOUGHT = re.compile(r"\s*<think>")
 _ENDS_A_LINE = re.compile(r"[ \t]*(?:\n|\Z)")
@@ -35,8 +35,8 @@ _WITHOUT_TOOLS = "no tools are offered: start the server without its tool parser
 
 
 class ThoughtReader:
-    """Reads the replies of one model. Keeps count of those that seem to hold thoughts that nobody declared, and of
-    those that say nothing beside their thoughts or tool calls."""
+    """Reads the replies of one model, and counts those that seem to hold undeclared thoughts and those that hold
+    nothing beside their thoughts or tool calls."""
 
     def __init__(self, reasoning: Reasoning) -> None:
         self._reasoning = reasoning
@@ -61,7 +61,8 @@ class ThoughtReader:
         return reply if request.is_turn else self._checked(request, reply)
 
     def check(self) -> None:
-        """Raises `ProviderError` when all replies so far, if only one, are empty beside thoughts or tool calls."""
+        """Raise `ProviderError` when every reply so far, even a single one, is empty beside its thoughts or tool
+        calls."""
         if self._has_spoken or not self._silent:
             return
         calls_tools = any(reply.finish_reason in _CALLS for reply in self._silent.values())
@@ -97,7 +98,7 @@ class ThoughtReader:
 
 
 def drop_thoughts(reply: Reply) -> Reply:
-    """A reply of a model whose thoughts are inline: its answer as `text`, its thoughts as `reasoning`.
+    """Split a reply with inline thoughts: its answer becomes `text`, its thoughts become `reasoning`.
 
     They end at the first `</think>`; where nothing opened them, only if that ends its line, or the tag may be quoted. A
     thought that does not end leaves no answer.
@@ -110,9 +111,9 @@ def drop_thoughts(reply: Reply) -> Reply:
 
 
 def split_turn(reply: Reply) -> Reply:
-    """An agent's turn with the thought that it begins with as `reasoning`, not a letter changed.
+    """Move the thought at the beginning of an agent's turn to `reasoning`, and change no letter otherwise.
 
-    A turn that holds nothing else, or an empty thought, stays whole.
+    A turn that holds nothing but a thought, or an empty one, stays whole.
     """
     thought, end, text = reply.text.partition("</think>")
     opened = _OPENS_THOUGHT.match(thought)
@@ -124,5 +125,5 @@ def split_turn(reply: Reply) -> Reply:
 
 
 def seems_thoughtful(text: str) -> bool:
-    """Does it begin with a thought, or hold the end of one on a line of its own, as reasoning models write it?"""
+    """Tell whether a text begins with a thought, or has a line that ends one, as reasoning models write it."""
     return bool(_OPENS_THOUGHT.match(text) or _IS_A_LINE.search(text))

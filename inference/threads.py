@@ -1,6 +1,5 @@
-"""What threads and tasks share: an event loop in one of them, what a process has once, so many slots, and work of
-which the first error ends all.
-"""
+"""Helpers for threads and tasks: an event loop in a thread, one value for a process, a limited number of slots, and
+tasks of which the first error ends all."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop in a thread of its own, for work from any other. It does not keep the process alive."""
+    """An event loop in a thread of its own, for work from any other thread. It does not keep the process alive."""
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
@@ -27,15 +26,15 @@ class LoopThread:
         self._thread.start()
 
     def soon(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start it on the loop."""
+        """Start work on the loop, without waiting."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it on the loop and wait for its result."""
+        """Run work on the loop and wait for its result."""
         return self.soon(work).result()
 
     def end(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
-        """End the loop, once, after what is `last` to be done on it."""
+        """End the loop, once, after the work `last` was done on it."""
         if self.loop.is_closed():
             return
         if last is not None:
@@ -46,7 +45,8 @@ class LoopThread:
 
 
 def once(make: Callable[P, T]) -> Callable[P, T]:
-    """`make`, once for the same arguments: `cache` alone lets threads that ask at once compute at once."""
+    """Cache a function so that it runs once for the same arguments, even when several threads call it at the same time,
+    which `functools.cache` does not ensure."""
     lock, cached = threading.Lock(), cache(make)
 
     @wraps(make)
@@ -58,7 +58,8 @@ def once(make: Callable[P, T]) -> Callable[P, T]:
 
 
 class Slots:
-    """So many at a time; a slot that comes free goes to the highest priority, and among equals to the oldest."""
+    """A limited number of slots; a slot that becomes free goes to the highest priority, and among equals to the
+    oldest."""
 
     def __init__(self, number: int) -> None:
         self._free = number
@@ -97,7 +98,7 @@ class Slots:
 
 
 async def all_or_error(works: Iterable[Awaitable[T]]) -> list[T]:
-    """What they give, in their order. The first error cancels the others and is raised as it is."""
+    """Return the results in order. The first error cancels the other works and is raised unchanged."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         return await asyncio.gather(*tasks)

@@ -31,18 +31,19 @@ _LONGEST_INTERVAL_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottleConfig:
-    """Limits of a throttle."""
+    """Limits on calls at a time and on waiting."""
 
     most: int
-    """Calls at a time over all servers."""
+    """Largest number of calls at a time over all servers."""
     backoff_s: float
-    """First pause of a server that names none, and first interval between tries of one that fails; they double."""
+    """Seconds of the first pause for a server that names none, and of the first interval between tries of one that
+    fails; both double."""
     stall_s: float
-    """Without any reply for so long while one is wanted, the run ends."""
+    """Seconds without any reply, while one is wanted, after which the run ends."""
 
 
 class Lane:
-    """What is known of one server."""
+    """The state of one server as the throttle knows it."""
 
     def __init__(self, url: str, config: ThrottleConfig, now: float) -> None:
         self.url, self.in_flight, self.trouble = url, 0, ""
@@ -53,11 +54,11 @@ class Lane:
 
     @property
     def is_aside(self) -> bool:
-        """It failed, and gets one call at a time until one succeeds."""
+        """Tell whether the server failed and gets one call at a time until one succeeds."""
         return self._failures >= _FAILURES
 
     def ready_at(self, now: float) -> float:
-        """When it may have the next call; infinite: not before one of its calls has ended."""
+        """Return the time at which the server may have the next call; infinite until one of its calls has ended."""
         if self.in_flight >= (1 if self.is_aside else self._window.size):
             return math.inf
         if now < self.resumes_at:
@@ -65,18 +66,18 @@ class Lane:
         return now if self._window.is_counted else self._pacer.ready_at(now)
 
     def send(self, now: float) -> Permit:
-        """A call is sent."""
+        """Record that a call was sent."""
         self.in_flight += 1
         return Permit(self, now, Spell(refused_before=now) if self._window.is_counted else self._pacer.sent(now))
 
     def replied(self) -> None:
-        """A reply came: it is up and not too busy."""
+        """Record a reply: the server is up and not too busy."""
         if 2 * (self.in_flight + 1) >= self._window.size:  # else nothing was learned
             self._window.grow()
         self._refusals = self._failures = self._tries = 0
 
     def refused(self, permit: Permit, wait_s: float | None, now: float) -> None:
-        """It is too busy, or we are too fast. `wait_s`: what it asks for."""
+        """Record a refusal for load or rate. `wait_s`: seconds that the server asks for."""
         self._pacer.refused(now, permit.spell, permit.sent_at)
         is_news = self._window.cut(sent_at=permit.sent_at, now=now, others=self.in_flight)
         if wait_s is None and is_news:
@@ -85,7 +86,8 @@ class Lane:
         self.resumes_at = max(self.resumes_at, now + (wait_s or 0.0))
 
     def failed(self, permit: Permit, now: float) -> None:
-        """No reply. The interval grows with each try, not with each of many calls that break together."""
+        """Record that no reply came. The interval grows with each try, not with each of many calls that break
+        together."""
         was_aside = self.is_aside
         self._failures += 1
         if self.is_aside and (not was_aside or permit.sent_at >= self.resumes_at):
@@ -98,7 +100,7 @@ class Lane:
 
 @dataclass(slots=True, eq=False)
 class Permit:
-    """Leave to send one call to one server."""
+    """Permission to send one call to one server."""
 
     lane: Lane
     sent_at: float
@@ -106,7 +108,8 @@ class Permit:
 
 
 class Throttle:
-    """Gives leave to send. Use it on one event loop, and give every permit back by the method for how a call ended."""
+    """Gives permission to send. Use it on one event loop, and return every permit by the method for how its call
+    ended."""
 
     def __init__(self, urls: Sequence[str], config: ThrottleConfig, on_stall: Callable[[Stalled], None]) -> None:
         self._urls, self._config, self._on_stall = urls, config, on_stall
@@ -121,7 +124,7 @@ class Throttle:
 
     @contextmanager
     def wanted(self) -> Iterator[None]:
-        """A reply is wanted as long as the block lasts: waiting, sent, or between two attempts."""
+        """Declare for the block that a reply is wanted: it waits, is sent, or is between two attempts."""
         loop = asyncio.get_running_loop()
         if not self._wanted:
             self._replied_at = loop.time()
@@ -136,7 +139,7 @@ class Throttle:
                 self._watchdog = None
 
     async def acquire(self, priority: int = 0) -> Permit:
-        """Wait for leave to send a call. Raises what `end` was given."""
+        """Wait for permission to send a call. Raises the error that `end` was given."""
         loop = asyncio.get_running_loop()
         if self._ended is not None:
             raise self._ended
@@ -153,42 +156,43 @@ class Throttle:
             raise
 
     def replied(self, permit: Permit) -> None:
-        """The call was answered."""
+        """Record that the call was answered."""
         loop = self._given_back(permit)
         self._replied_at = loop.time()
         permit.lane.replied()
         self._serve(loop)
 
     def refused(self, permit: Permit, wait_s: float | None, why: str) -> None:
-        """The server says that it is asked too much. `wait_s`: until when it asks to be left alone."""
+        """Record that the server refused the call for its rate. `wait_s`: seconds that it asks to be left alone."""
         loop = self._given_back(permit)
         permit.lane.trouble = why
         permit.lane.refused(permit, wait_s, loop.time())
         self._serve(loop)
 
     def failed(self, permit: Permit, why: str) -> None:
-        """No reply came, or none that can be read."""
+        """Record that no reply came, or none that can be read."""
         loop = self._given_back(permit)
         permit.lane.trouble = why
         permit.lane.failed(permit, loop.time())
         self._serve(loop)
 
     def overloaded(self, permit: Permit, wait_s: float | None, why: str) -> None:
-        """The server failed for load: both of the above."""
+        """Record that the server failed for load, as both `refused` and `failed`."""
         permit.lane.failed(permit, asyncio.get_running_loop().time())
         self.refused(permit, wait_s, why)
 
     def dropped(self, permit: Permit) -> None:
-        """The call was given up by us, or refused for its words: that tells nothing about the server."""
+        """Record that the call was given up here, or refused for its words, neither of which tells anything about the
+        server."""
         self._serve(self._given_back(permit))
 
     def troubles(self) -> list[str]:
-        """What went wrong last with each server that fails at the moment, or asked to be left alone."""
+        """Return the last error of each server that fails at present, or asked to be left alone."""
         now = asyncio.get_running_loop().time()
         return [lane.trouble for lane in self._lanes if lane.is_aside or now < lane.resumes_at]
 
     def end(self, error: TrailforgeError) -> None:
-        """Send nothing more: what waits, and whoever comes, gets this error. The first one stays."""
+        """Send nothing more: all waiting and later calls get this error. The first error stays."""
         self._ended = self._ended or error
         for timer in (self._alarm, self._watchdog):
             if timer is not None:

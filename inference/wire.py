@@ -1,4 +1,4 @@
-"""HTTP with one server: a whole answer within bounds of time and size, or why there is none.
+"""HTTP with one server: returns a whole answer within limits of time and size, or says why there is none.
 
 Connections, TLS, proxies and headers are those of the openai package with its aiohttp back end. Its typed layer, which
 costs more than all the rest of a call, is left out: requests and answers are bytes here. Its version 3 speaks through
@@ -26,8 +26,8 @@ from trailforge.schemas.text import visible
 
 PATHS = ("/chat/completions", "/completions", "/embeddings", "/models")
 MOST_BYTES = 8 * 2**20
-"""Of one answer. A hundred thousand tokens of thoughts, every character escaped in JSON, are a fifth of it; one that is
-hostile stops the loop for a second."""
+"""Largest size in bytes of one answer. A hundred thousand tokens of thoughts, every character escaped in JSON, are a
+fifth of it; a hostile answer of this size blocks the event loop for a second."""
 _MOST_STREAMED = 8 * MOST_BYTES
 """Of one that comes as an event stream, where a token is some three hundred bytes."""
 _ERROR_BODY_S = 5.0
@@ -35,12 +35,12 @@ _ERROR_BODY_S = 5.0
 _MOST_SAID = 320
 """Characters of a server's sentence that are shown."""
 KEY_VARIABLES = ("TRAILFORGE_API_KEY", "OPENAI_API_KEY")
-"""The first that is set counts."""
+"""Environment variables of the API key; the first one that is set counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server sent, whatever its status."""
+    """An answer of a server, whatever its status."""
 
     status: int
     headers: Mapping[str, str]
@@ -48,21 +48,21 @@ class Answer:
 
     @property
     def is_success(self) -> bool:
-        """It is what was asked for, by its status."""
+        """Tell whether the answer's status is a success."""
         return _is_success(self.status)
 
     @property
     def kind(self) -> str:
-        """Its content type, in small letters."""
+        """Return the answer's content type, in small letters."""
         return self.headers.get("content-type", "").strip().lower()
 
 
 class Unanswered(Exception):
-    """Nothing came, or not all of it in time."""
+    """The server sent nothing, or not all of it in time."""
 
 
 class Untaken(Exception):
-    """What comes is too much, or in a form that is not read."""
+    """The server's answer is too large, or in a form that is not read."""
 
 
 class Wire:
@@ -75,7 +75,8 @@ class Wire:
         self._addresses: dict[str, Any] = {}
 
     def open(self) -> None:
-        """Make ready to send. Raises `ProviderError` for a key that no header can hold, `InvalidInput` for no URL."""
+        """Prepare for sending. Raises `ProviderError` for a key that no header can hold, `InvalidInput` for an invalid
+        URL."""
         if self._http is not None:
             return
         httpx, openai = _libraries()
@@ -132,7 +133,7 @@ class Wire:
             raise Unanswered(why) from error
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close the connections to the server."""
         if self._http is not None:
             await self._http.aclose()
             self._http = None
@@ -195,9 +196,9 @@ def _unpacker(encoding: str) -> Any:
 
 
 FORMAT = 1
-"""Of what is kept under a key; see `pack`."""
+"""Version of the format in which entries are kept; see `pack`."""
 MOST_TOKENS = 2**31 - 1
-"""Of a prompt or a completion: what a column of the type `integer` takes."""
+"""Largest number of tokens of a prompt or a completion that is kept: the maximum of a column of the type `integer`."""
 _MOST_BYTES = 2**28
 """Unpacked. No server's reply is as long; what claims to be is not unpacked."""
 _TEXTS = ("text", "reasoning", "finish_reason")
@@ -207,17 +208,17 @@ _compressors = threading.local()
 
 
 class LedgerEntry(NamedTuple):
-    """What was kept of a call."""
+    """A call as the ledger keeps it."""
 
     reply: Reply
     family: str
-    """See `Request.family`."""
+    """Key of the request's family; see `Request.family`."""
     length: int
-    """See `least_length`."""
+    """Least `max_tokens` for which the reply is complete; see `least_length`."""
 
 
 def pack(request: Request, reply: Reply) -> bytes:
-    """Request and reply as they are kept. Raises `OutputError` for token counts that no ledger takes."""
+    """Serialise request and reply as they are kept. Raises `OutputError` for token counts that no ledger takes."""
     import zstandard
 
     for name in (*_COUNTS, "cached_tokens"):
@@ -234,9 +235,9 @@ def pack(request: Request, reply: Reply) -> bytes:
 
 
 def unpack(key: str, blob: object) -> LedgerEntry | None:
-    """What `pack` made; None when it is damaged.
+    """Restore what `pack` serialised; None when it is damaged.
 
-    A count of tokens that is none, as earlier versions kept it when a server sent it, is estimated from the text.
+    An invalid token count, which earlier versions kept as servers sent it, is estimated from the text.
     """
     try:
         content = _content(blob)
@@ -261,15 +262,17 @@ def unpack(key: str, blob: object) -> LedgerEntry | None:
 
 
 def is_complete(reply: Reply) -> bool:
-    """The model ended it, and a longer `max_tokens` would not have changed it. What says nothing beside its thoughts is
-    not complete: whoever asks anew for cut replies, once the server is mended, wants that one, too."""
+    """Tell whether the model ended the reply, and a longer `max_tokens` would not have changed it. A reply with nothing
+    beside its thoughts is not complete, so that a later request for cut replies, once the server is mended, asks for it
+    again."""
     if reply.tool_calls:
         return reply.finish_reason in ("stop", TOOL_CALLS)
     return reply.finish_reason == "stop" and bool(reply.text.strip() or not reply.reasoning.strip())
 
 
 def least_length(reply: Reply, max_tokens: int) -> int:
-    """The least `max_tokens` that would have let it end as it did: hidden thoughts may be charged beyond its own."""
+    """Return the least `max_tokens` with which the reply would have ended as it did: hidden thoughts may be charged
+    beyond the request's own."""
     return min(reply.completion_tokens, max_tokens)
 
 
@@ -303,23 +306,24 @@ def _count(kept: Any, *texts: str) -> int:
 
 
 def key_variable() -> str | None:
-    """Name of the variable that holds the key; None when there is no key."""
+    """Return the name of the variable that holds the key; None when there is no key."""
     return next((name for name in KEY_VARIABLES if os.environ.get(name, "").strip()), None)
 
 
 def api_key() -> str | None:
-    """The key, without the blanks around it; None when there is none."""
+    """Return the key, without the blanks around it; None when there is none."""
     name = key_variable()
     return os.environ[name].strip() if name else None
 
 
 def first_line(text: str) -> str:
-    """Of a server's text: without control characters, and without our key, which some repeat."""
+    """Return the first line of a server's text, without control characters and without the API key, which some servers
+    repeat."""
     if key := api_key():
         text = text.replace(key, "<key>")
     return visible((text.strip().splitlines() or [""])[0][:_MOST_SAID])
 
 
 def is_sendable(key: str) -> bool:
-    """Whether a key can stand in a header: what cannot was pasted wrongly."""
+    """Tell whether a key can stand in a header; a key that cannot was pasted wrongly."""
     return key.isascii() and key.isprintable()

@@ -1,1 +1,1 @@
-"""Runs and trainings on one machine or many: what is launched, and how it is handed to a cluster."""
+"""Launches runs and trainings on one machine or many: writes the files of a launch, and hands them to a cluster."""

@@ -15,7 +15,7 @@ from trailforge.schemas.errors import check_least, located
 
 Launcher = Literal["local", "accelerate", "slurm", "k8s"]
 Cluster = Literal["slurm", "k8s"]
-"""Launchers that start a generation run; on one machine its command is enough."""
+"""Launchers of generation runs on a cluster; on one machine the command itself is enough."""
 Sharding = Literal["none", "fsdp2", "zero2", "zero3"]
 """How a model is spread over devices. `none`: each device holds all of it (DDP)."""
 
@@ -36,33 +36,37 @@ _SECRET_WORDS = ("KEY", "TOKEN", "PASSWORD", "SECRET")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationConfig:
-    """The section `generation`: what `trailforge launch` starts around a run. Raises `InvalidInput`."""
+    """The section `generation` of `cluster.yaml`: what `trailforge launch` starts around a run. Raises
+    `InvalidInput`."""
 
     nodes: int = 1
-    """Slurm: hosts of the job. Servers and workers are spread over all of them; the first one holds the rest."""
+    """Number of hosts of a Slurm job. Servers and workers are spread over all of them; the first one also runs the
+    rest."""
     servers: int = 1
-    """vLLM servers, as the section `server` of the run's preset says; 0: the command names one by `--model`."""
+    """Number of vLLM servers, as the section `server` of the run's preset describes; 0: the command names a server by
+    `--model`."""
     workers: int = 4
-    """Processes that work on shards, on all hosts together. They wait for the model most of their time."""
+    """Number of processes that work on shards, on all hosts together. They wait for the model most of their time."""
     cpus_per_node: int = 0
-    """Slurm; 0: what the cluster gives by default."""
+    """Number of CPUs of each host on Slurm; 0: the cluster's default."""
     memory_per_node: str = ""
-    """Slurm, e.g. 256G."""
+    """Memory of each host on Slurm, such as 256G; empty: the cluster's default."""
     ledger: str = START
-    """Where every model call is kept. `start`: a PostgreSQL with the run; `postgresql://user@host/database`: one that
-    is there, its password in TRAILFORGE_LEDGER_PASSWORD; `file`: SQLite in the run's folder, for one host alone."""
+    """Where every model call is kept. `start`: a PostgreSQL that is started with the run;
+    `postgresql://user@host/database`: an existing one, its password in TRAILFORGE_LEDGER_PASSWORD; `file`: SQLite in
+    the run's folder, for one host alone."""
     tries: int = 3
     """How often the command is started in one allocation while a server or the cluster is away."""
     worker_cpu: str = "1"
-    """Kubernetes: of a worker's pod, as `worker_memory`."""
+    """CPU of a worker's pod on Kubernetes."""
     worker_memory: str = "4Gi"
     ledger_disk: str = "20Gi"
-    """Kubernetes: of the claim that holds PostgreSQL's data."""
+    """Size of the Kubernetes volume claim that holds PostgreSQL's data."""
     vllm_image: str = "vllm/vllm-openai:v0.32.0"
     postgres_image: str = "postgres:17"
     tls_secret: str = ""
-    """Kubernetes: name of a Secret with `tls.crt`, `tls.key` and `ca.crt`, for Dask. Without one the scheduler is open
-    to pods of this run, and to whoever a network policy does not hold."""
+    """Name of a Kubernetes Secret with `tls.crt`, `tls.key` and `ca.crt`, for Dask. Without one the scheduler is open
+    to pods of this run, and to all that no network policy keeps out."""
 
     def __post_init__(self) -> None:
         with located(section="generation"):
@@ -85,45 +89,49 @@ class GenerationConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchConfig:
-    """Where work runs: the first fields are those of trainings alone. Raises `InvalidInput` for what cannot be."""
+    """Where and how work runs; the first fields concern trainings alone. Raises `InvalidInput` for impossible
+    values."""
 
     nodes: int = 1
-    """That train."""
+    """Number of hosts that train."""
     sharding: Sharding = "fsdp2"
     sequence_parallel: int = 1
-    """Devices that share the tokens of a row. 1: TRL's RL parts none."""
+    """Number of devices that share the tokens of a row. 1 for RL with TRL, which cannot split rows."""
     precision: Literal["bf16", "fp16", "no"] = "bf16"
     vllm_nodes: int = 0
-    """Further nodes that hold vLLM servers for the rollouts of `train rl`; 0 or 1. Other commands take none."""
+    """Number of further hosts with vLLM servers for the rollouts of `train rl`; 0 or 1. Other commands take none."""
     vllm_tensor_parallel: int = 1
     base_model: str = ""
-    """What these serve."""
+    """Model that these vLLM servers serve."""
 
     name: str = "trailforge"
-    """What jobs and pods are called begins with it: on Kubernetes small letters, digits and -, at most 40. What is made
-    in another folder is called otherwise; the same folder by another name is another job, with another ledger."""
+    """Beginning of the names of jobs and pods: on Kubernetes small letters, digits and -, at most 40. The rest of a
+    name follows from the output folder's path; the same folder by another path gives another job, with another
+    ledger."""
     devices_per_node: int = 8
-    """Accelerators of a host; of a training also the processes there."""
+    """Number of accelerators of a host; in a training also the number of processes there."""
     use_cpu: bool = False
-    """Processes on the CPU, joined by gloo; model servers without an accelerator."""
+    """Whether processes run on the CPU, joined by gloo, and model servers without an accelerator."""
     time: str = "24:00:00"
-    """Slurm's limit, which wants to be well over five minutes, and how long is waited for Kubernetes:
-    hours:minutes:seconds."""
+    """Time limit as hours:minutes:seconds: that of the Slurm job, which should be well over five minutes, and how long
+    to wait for Kubernetes."""
     partition: str = ""
     account: str = ""
     setup: tuple[str, ...] = ()
-    """Slurm: lines of shell before all else, such as `module load cuda` or `source /shared/venv/bin/activate`."""
+    """Lines of shell that a Slurm job runs before all else, such as `module load cuda` or `source
+    /shared/venv/bin/activate`."""
     image: str = "trailforge:latest"
-    """Container that Kubernetes starts, with the project installed: its working folder is `mount`."""
+    """Container image that Kubernetes starts, with the project installed: its working folder is `mount`."""
     namespace: str = "default"
     volume_claim: str = "trailforge"
-    """Kubernetes: what is mounted at `mount`, with data, models and checkpoints. Paths of a command that are not
-    absolute are taken from there."""
+    """Name of the Kubernetes volume claim that is mounted at `mount`, with data, models and checkpoints. Relative paths
+    of a command start there."""
     mount: str = "/data"
     environment: tuple[str, ...] = ()
-    """NAME=VALUE for every process but PostgreSQL's pod. No secrets: these come from the cluster's own store."""
+    """Environment variables as NAME=value for every process but PostgreSQL's pod. No secrets: these come from the
+    cluster's own store."""
     secret: str = ""
-    """Kubernetes: name of a Secret whose keys become environment variables."""
+    """Name of a Kubernetes Secret whose keys become environment variables."""
     generation: GenerationConfig = field(default_factory=GenerationConfig)
 
     def __post_init__(self) -> None:
@@ -149,18 +157,19 @@ class LaunchConfig:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment, by name in order. No process imports what lies in the folder that it is started in."""
+        """Return the environment variables, sorted by name. No process imports what lies in the folder that it is
+        started in."""
         given = dict(text.split("=", 1) for text in self.environment)
         return dict(sorted({"PYTHONSAFEPATH": "1", **given}.items()))
 
     @property
     def processes(self) -> int:
-        """Of a training on all nodes together."""
+        """Return the number of processes of a training, on all hosts together."""
         return self.nodes * self.devices_per_node
 
     @property
     def minutes(self) -> int:
-        """Of `time`, begun ones not counted."""
+        """Return `time` in whole minutes, rounded down."""
         hours, minutes, _ = (int(part) for part in self.time.split(":"))
         return hours * 60 + minutes
 
@@ -175,7 +184,7 @@ def _refuse_secrets(environment: Sequence[str]) -> None:
 
 
 def name_after(name: str, out: str) -> str:
-    """What a job is called that makes something in a folder, by its absolute path: one name for each folder."""
+    """Return the name of the job that writes to a folder, derived from its absolute path: one name for each folder."""
     path = posixpath.normpath(out)
     readable = re.sub(r"[^a-z0-9]+", "-", posixpath.basename(path).lower())
     digest = hashlib.sha256(path.encode()).hexdigest()[:_HEX_OF_NAME]
@@ -183,17 +192,18 @@ def name_after(name: str, out: str) -> str:
 
 
 def pods_name(config: LaunchConfig, out: str) -> str:
-    """The same on Kubernetes, where what is not absolute is taken from the volume."""
+    """Return the job's name on Kubernetes, where relative paths start at the volume."""
     return name_after(config.name, posixpath.join(config.mount, out))
 
 
 def pod_variables(config: LaunchConfig) -> dict[str, str]:
-    """The environment of a pod of ours. What it fetches from a hub is kept on the volume: its own disk ends with it."""
+    """Return the environment variables of a pod. Downloads from a hub are kept on the volume, since a pod's own disk is
+    lost with it."""
     return {"HF_HOME": posixpath.join(config.mount, "huggingface")} | config.variables
 
 
 def check_pods(out: str, config: LaunchConfig) -> None:
-    """Raises `InvalidInput` for a name that pods cannot have, and for an `--out` that would end with its pod."""
+    """Raise `InvalidInput` for a name that pods cannot have, and for an `--out` that would be lost with its pod."""
     if not _HOST_NAME.fullmatch(config.name):
         raise InvalidInput(f"{config.name!r}: expected small letters, digits and -, at most 40", field="name")
     volume = posixpath.normpath(config.mount)
@@ -203,7 +213,8 @@ def check_pods(out: str, config: LaunchConfig) -> None:
 
 
 def option_value(command: Sequence[str], name: str) -> str | None:
-    """What a command line gives an option, as `--name value` or `--name=value`; of several the last one holds."""
+    """Return the value of an option in a command line, given as `--name value` or `--name=value`; of several the last
+    counts."""
     found = None
     for word, following in zip(command, [*command[1:], ""], strict=True):
         if word == name:

@@ -1,6 +1,7 @@
-"""Files that start a generation run on Slurm or Kubernetes: model servers, workers, the command, the ledger. Pure.
+"""Renders the files that start a generation run on Slurm or Kubernetes: model servers, workers, the command, the
+ledger. Pure.
 
-The command is that of one machine. What is added to it: where the model servers are, and which cluster works.
+The command is that of one machine, with the addresses of the model servers and of the cluster added.
 """
 
 from __future__ import annotations
@@ -51,28 +52,29 @@ _VLLM_PORT = 8000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunToLaunch:
-    """A generation run, and the model servers that it wants."""
+    """A generation run, and the model servers that it needs."""
 
     command: tuple[str, ...]
     """Arguments of `trailforge`, e.g. `("mcts-trajectories", "--questions", …)`."""
     out: str
     preset: str
     model: str = ""
-    """Where the command, or else its preset, says that the model is."""
+    """Where the model is, by the command or else by its preset."""
     is_named: bool = False
-    """Whether the command says so itself."""
+    """Whether the command itself says where the model is."""
     server: VllmConfig | None = None
     """The section `server` of the preset."""
     served: str = ""
-    """What calls name the model by."""
+    """Name of the model in calls."""
     ledger: str = ""
     """URL of the ledger that the preset names."""
 
 
 def render_run(run: RunToLaunch, cluster: Cluster, config: LaunchConfig, folder: str, workdir: str) -> dict[str, str]:
-    """Files by name. `folder`: where they will be; `workdir`: where the command runs; both as all hosts see them.
+    """Return the text of each file by its name. `folder`: where they will be; `workdir`: where the command runs; both
+    as all hosts see them.
 
-    The first file is the one to hand in. Raises `InvalidInput` for what cannot be.
+    The first file is the one to submit. Raises `InvalidInput` for impossible settings.
     """
     _check(run, config)
     if cluster == "slurm":

@@ -15,12 +15,12 @@ from trailforge.schemas import ClusterError, InvalidInput
 
 
 def launch_folder(out: Path) -> Path:
-    """Where the files that start something are: beside its folder, which is its own."""
+    """Return the folder for the files of a launch: beside the output folder, and for it alone."""
     return out.with_name(f"{out.name}-launch")
 
 
 def write_launch(files: Mapping[str, str], folder: Path) -> None:
-    """Write rendered files."""
+    """Write rendered files to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -31,8 +31,8 @@ def submit_training(
 ) -> None:
     """Render, write the files to a folder, start, and wait until the training has ended.
 
-    `workdir`: where the command runs; the project's folder on every node. Raises `ClusterError` when it fails, and
-    `InvalidInput` when the launcher's own program is not here.
+    `workdir`: where the command runs; the project's folder on every host. Raises `ClusterError` when it fails, and
+    `InvalidInput` when the launcher's own program is not installed.
     """
     folder = folder.absolute()
     write_launch(training.render(command, launcher, config, folder), folder)
@@ -49,7 +49,7 @@ def submit_training(
 
 
 def submit_run(cluster: Cluster, out: str, config: LaunchConfig, folder: Path) -> None:
-    """Hand the files of a generation run into `out` in, as they lie in a folder. Raises as `submit_training`."""
+    """Submit the files of a generation run into `out`, as they are in a folder. Raises as `submit_training`."""
     match cluster:
         case "slurm":
             _start([["sbatch", str(folder / generation.SBATCH)]])

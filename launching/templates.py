@@ -1,4 +1,4 @@
-"""Files with names in double braces, which values take the place of: those beside this file."""
+"""Fills the templates beside this file, in which names in double braces stand for values."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _NAME = re.compile(r"\{\{(\w+)\}\}")
 
 
 def read_template(name: str) -> str:
-    """The text of one."""
+    """Return the text of a template."""
     return (resources.files("trailforge.launching") / name).read_text(encoding="utf-8")
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """A text with values in the place of their names. A line whose value is empty is left out."""
+    """Replace the names in a text by their values. A line whose value is empty is left out."""
     lines = [line for line in template.splitlines() if all(values[name] for name in _NAME.findall(line))]
     return "\n".join(_NAME.sub(lambda name: values[name[1]], line) for line in lines) + "\n"
 
 
 def fill_tree(template: Any, values: Mapping[str, Any]) -> Any:
-    """The same for YAML that was read: a value may be anything, and takes its key along where it is None.
+    """Replace the names in parsed YAML by their values, which may be of any type; a value None removes its key.
 
-    A name that is part of a text becomes part of it.
+    A name inside a longer text is replaced within it.
     """
     if isinstance(template, dict):
         filled = {key: fill_tree(value, values) for key, value in template.items()}
@@ -40,5 +40,5 @@ def fill_tree(template: Any, values: Mapping[str, Any]) -> Any:
 
 
 def export_lines(variables: Mapping[str, str]) -> str:
-    """Lines of shell that set variables."""
+    """Return lines of shell that set variables."""
     return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())

@@ -1,8 +1,8 @@
-"""Files that start a training on one machine or on many: accelerate, Slurm, Kubernetes. Pure: text in, text out.
+"""Renders the files that start a training on one machine or on many: accelerate, Slurm, Kubernetes. Pure: text in, text
+out.
 
-A launcher gets the command that one process would run and gives the files around it; those of clusters are templates
-beside this file. What the command is asked does not change: its numbers are global ones, and each process works out its
-share.
+A launcher gets the command that one process would run and adds the files around it; those of clusters are templates
+beside this file. The command's options do not change: their numbers are global, and each process works out its share.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _IN_POD = "/tmp"
 def render(
     command: Sequence[str], launcher: Launcher, config: LaunchConfig, folder: str | os.PathLike[str] = "."
 ) -> dict[str, str]:
-    """Files by name. `command`: arguments of `trailforge`, e.g. `["train", "sft", …]`.
+    """Return the text of each file by its name. `command`: arguments of `trailforge`, e.g. `["train", "sft", …]`.
 
-    The first file is the one to hand in. `folder`: where the files will be, as all nodes see it. A job that a cluster
-    starts anew goes on from its last checkpoint. Raises `InvalidInput` for what the launcher cannot do.
+    The first file is the one to submit. `folder`: where the files will be, as all hosts see it. A job that a cluster
+    restarts goes on from its last checkpoint. Raises `InvalidInput` for what the launcher cannot do.
     """
     if launcher not in get_args(Launcher):
         raise InvalidInput(f"no launcher {launcher!r}; there are {', '.join(get_args(Launcher))}", field="launcher")
@@ -75,7 +75,7 @@ def _check(command: Sequence[str], launcher: Launcher, config: LaunchConfig) -> 
 
 
 def jobset_name(command: Sequence[str], config: LaunchConfig) -> str:
-    """What the JobSet of a training is called."""
+    """Return the name of a training's JobSet."""
     return pods_name(config, _out(command))
 
 
@@ -84,7 +84,7 @@ def _out(command: Sequence[str]) -> str:
 
 
 def accelerate_config(config: LaunchConfig) -> dict[str, Any]:
-    """What `accelerate launch --config_file` reads. Ranks and addresses are given on the command line."""
+    """Return the file for `accelerate launch --config_file`. Ranks and addresses are given on the command line."""
     common: dict[str, Any] = {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": _distributed_type(config),

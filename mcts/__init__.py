@@ -1,5 +1,5 @@
-"""Tree search over question-decomposition plans (MSearcher, section 3.1), and the reflection on what it found.
+"""Tree search over question-decomposition plans (MSearcher, section 3.1), and reflection on its rollouts.
 
-`plan`, `tree`, `search` and `reflection` know no model: they see records and callables. `policy` and `rollout`
-bring the model in, `rules` replaces what a small model cannot do.
+`plan`, `tree`, `search` and `reflection` call no model: they work on records and callables. `policy` and `rollout` call
+the model, and `rules` replaces what a small model cannot do.
 """

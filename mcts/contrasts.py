@@ -23,19 +23,20 @@ from trailforge.mcts.tree import TreeNode
 from trailforge.schemas import Passage, Rollout, Step, VariationKind
 
 Errors = Literal["sampled", "provoked"]
-"""`sampled`: plans are rolled out again as a whole, and every rollout counts. `provoked`: right rollouts are varied
-until they err, too, and wrong ones where they are known to."""
+"""Origin of rollouts with errors. `sampled`: plans are rolled out again as a whole, and every rollout counts.
+`provoked`: right rollouts are varied until they err, and wrong ones where their error is known."""
 Fault = Literal["missed", "misread"]
-"""Why an answer cannot stand: its passages do not say it, or they say another one."""
+"""Why an answer cannot stand: its passages do not state it (`missed`), or they state another one (`misread`)."""
 FindFault = Callable[[Step], Fault | None]
-"""What is known to be wrong with a step, before anybody knows what comes of it."""
+"""A function that finds what is known to be wrong with a step before the rollout's outcome is known; None for
+nothing."""
 
 
 _Prompt = tuple[str, tuple[str, ...]]
 
 
 class DrawnAnswers:
-    """What a model answered to the prompts of a search so far, and which of them it is not asked again.
+    """The model's answers to the prompts of a search so far, which tell when a prompt need not be asked again.
 
     A model that gave one answer twice mostly gives it a third time: such a call is paid for and teaches nothing. So a
     prompt, which is a question over passages, is settled while its last `enough` draws agree. All follows from the
@@ -54,16 +55,16 @@ class DrawnAnswers:
                 self._drawn.setdefault(prompt, {}).setdefault(draw, step)
 
     def settled(self, question: str, passages: Sequence[Passage]) -> Step | None:
-        """The first step of this prompt's last draws that agree; None while they are fewer than `enough`."""
+        """Return the first step of this prompt's last draws that agree; None while they are fewer than `enough`."""
         agreeing = self._agreeing(question, passages)
         return agreeing[-1] if len(agreeing) >= self._enough else None
 
     def room(self, question: str, passages: Sequence[Passage]) -> int:
-        """How often this prompt is to be drawn until it is settled, if every draw agrees with the last one."""
+        """Return how often this prompt is to be drawn until it is settled, if every draw agrees with the last one."""
         return max(0, self._enough - len(self._agreeing(question, passages)))
 
     def would_repeat(self, rollout: Rollout) -> bool:
-        """Would another rollout by the same queries draw nothing, and say the same?"""
+        """Tell whether another rollout by the same queries would draw no new answer, and so repeat this one."""
         for step in (step for step in rollout.steps if step.passages):
             known = self.settled(question_of(rollout.steps, step), step.passages)
             if known is None or not self._agree(known, step):
@@ -81,35 +82,35 @@ class DrawnAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """What makes a rollout differ from the plain one of its plan."""
+    """The difference between a rollout and the plain rollout of its plan."""
 
     kind: VariationKind
     step: int | None = None
-    """0-based step whose query is reworded, or whose answer is drawn again; None: all answers are."""
+    """0-based step whose query is reworded, or whose answer is sampled again; None: all answers are."""
     sample: int = 0
-    """Number of the rollout among those of its plan: its draws are its own."""
+    """Number of the rollout among those of its plan, which gives it samples of its own."""
     base: Rollout | None = None
-    """The rollout whose steps are kept where they do not rest on the varied one; None: nothing is kept."""
+    """Rollout whose steps are kept where they do not depend on the varied one; None: nothing is kept."""
     seen: tuple[str, ...] = ()
-    """Queries by which the varied step was searched already."""
+    """Queries by which the varied step was searched before."""
     read: tuple[frozenset[str], ...] = ()
-    """Ids of the passages that each of them found."""
+    """Ids of the passages that each query of `seen` found."""
     misses: bool = False
-    """For a reworded query: search it only if its passages do not hold the base's answer."""
+    """Whether a reworded query is searched only if its passages do not hold the base's answer."""
     draws: DrawnAnswers | None = None
-    """What need not be drawn again; None: everything may be."""
+    """Answers drawn before, which tell what need not be drawn again; None: everything may be."""
 
 
 PLAIN = Variation(kind="none")
 
 
 def are_alike(left: str, right: str) -> bool:
-    """Are two answers the same but for case and punctuation?"""
+    """Tell whether two answers are the same but for case and punctuation."""
     return normalized(left) == normalized(right)
 
 
 class Contrasts:
-    """The rollouts of a search so far, asked for the next variation."""
+    """The rollouts of a search so far, from which the next variation is chosen."""
 
     def __init__(
         self,
@@ -129,8 +130,8 @@ class Contrasts:
             self._of.setdefault(rollout.node, []).append(rollout)
 
     def repeat(self, node: TreeNode, sample: int) -> Variation | None:
-        """The next rollout of a plan that is rolled out again, whatever came of it; None when it would bring nothing
-        new."""
+        """Return the next rollout of a plan that is rolled out again, whatever its outcome; None when it would bring
+        nothing new."""
         if not self._of.get(node.id):  # the plain one was cut, if there was one: there is nothing to keep
             return self._anew(sample) if sample else PLAIN
         if self._errors == "sampled":
@@ -142,11 +143,12 @@ class Contrasts:
         return self._vary(node, right, kind, self._rarest_step(node, kind, range(len(right.steps))), sample)
 
     def mend(self, node: TreeNode, sample: int) -> Variation | None:
-        """Another try at a plan that failed, or came through on an answer that cannot stand; None when all was tried.
+        """Return another try at a plan that failed, or succeeded on an answer that cannot stand; None when all was
+        tried.
 
-        The first such answer is mended, for what follows rests on it: where it was missed, by other words of the query;
-        where it was misread, by drawing it again. Where each answer stands, one of them is drawn again, and again the
-        first before what rests on it.
+        The first such answer is corrected, since later steps depend on it: where it was missed, by rewording the query;
+        where it was misread, by sampling it again. Where every answer stands, one of them is sampled again, the first
+        before those that depend on it.
         """
         tried = self._of[node.id]
         base = max(reversed([r for r in tried if r.reward > 0] or tried), key=self._sound_steps)
@@ -159,12 +161,13 @@ class Contrasts:
         return self._vary(node, base, "answer", self._rarest_step(node, "answer", steps), sample) if steps else None
 
     def is_faulty(self, node: TreeNode) -> bool:
-        """Does the plan come through, but never by answers that can all stand?"""
+        """Tell whether the plan succeeds, but never by answers that can all stand."""
         right = self._right(node)
         return right is not None and self._first_fault(right)[0] is not None
 
     def break_right(self, nodes: Collection[TreeNode], kind: VariationKind) -> tuple[TreeNode, Variation] | None:
-        """The step of a right rollout that was varied least so, of these the first; None when each was often enough.
+        """Return the step of a right rollout that was varied least in this way, of equals the first; None when each was
+        varied often enough.
 
         The first, for an agent that went wrong there has to go on from the mend. The model's own plans come before the
         gold decomposition. A query is put in other words once: of several wordings one that loses the answer is

@@ -1,4 +1,4 @@
-"""How a plan of the tree becomes others: the policy splits it, and judges what can be split further (section 3.1.1)."""
+"""Expands a plan of the tree: the policy splits it, and judges what can be split further (section 3.1.1)."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from trailforge.schemas import DroppedSplits, Plan, Split
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """What an expansion leads to."""
+    """Result of an expansion."""
 
     targets: list[TreeNode]
-    """To be rolled out now."""
+    """Nodes to be rolled out now."""
     undecided: list[tuple[TreeNode, Split]] = field(default_factory=list)
-    """New nodes whose sub-questions nobody has judged yet, with the split that made them."""
+    """New nodes whose sub-questions are not judged yet, with the split that made each."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Expansion:
-    """The policy's part in one search."""
+    """Proposes and judges splits in one search, by asking the policy."""
 
     policy: Policy
     config: SearchConfig
     bounds: CallBounds
     tree: Tree
     dropped: Counter[str] = field(default_factory=Counter)
-    """Splits that were not used, by reason."""
+    """Number of splits that were not used, by reason."""
     judged: dict[str, bool] = field(default_factory=dict)
 
     @property
     def dropped_splits(self) -> DroppedSplits:
-        """As the tree's record has them."""
+        """Return the unused splits as the tree's record holds them."""
         return DroppedSplits(**self.dropped)
 
     async def propose(self, node: TreeNode) -> list[tuple[int, Proposal]]:
@@ -75,7 +75,7 @@ class Expansion:
         return Growth(targets=[node])
 
     def usable(self, node: TreeNode, split: Split) -> Plan | None:
-        """The refined plan, now reserved in the tree, or None with the reason counted."""
+        """Return the refined plan, now reserved in the tree, or None with the reason counted."""
         reason = split_problem(node.plan.sub_questions[split.index], split)
         if reason is None:
             plan = apply_split(node.plan, split)
@@ -89,7 +89,7 @@ class Expansion:
         return None
 
     async def judge_halves(self, grown: Sequence[tuple[TreeNode, Split]]) -> None:
-        """Decide what of new plans can be split: the parents' verdicts, with the new sub-questions judged once."""
+        """Decide what of new plans can be split: parents' verdicts are kept, and new sub-questions are judged once."""
         grown = [(child, split) for child, split in grown if len(child.plan) < self.config.max_sub_questions]
         halves = [child.plan.sub_questions[split.index : split.index + 2] for child, split in grown]
         verdicts = iter(await self.judge([half for pair in halves for half in pair]))
@@ -100,8 +100,8 @@ class Expansion:
             child.decomposable = (*inherited[: split.index], *new, *inherited[split.index + 1 :])
 
     async def judge(self, sub_questions: Sequence[str], *, unknown: bool = False) -> list[bool]:
-        """Which are decomposable? Asked once, whatever numbers their references have, all new ones at a time. Those
-        without a verdict, which are counted, are `unknown`."""
+        """Return which sub-questions are decomposable. Each is asked about once, whatever numbers its references have,
+        all new ones together. Those without a verdict, which are counted, are `unknown`."""
         meanings = [renumbered(sub_question) for sub_question in sub_questions]
         if new := [meaning for meaning in dict.fromkeys(meanings) if meaning not in self.judged]:
             for meaning, verdict in zip(new, await self.policy.judge(new), strict=True):

@@ -1,4 +1,4 @@
-"""The algebra of plans: references, validity, order, and the split that refines one (MSearcher, section 3.1.1)."""
+"""Operations on plans: references, validity, order, and the split that refines one (MSearcher, section 3.1.1)."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation.replace("#", ""))
 
 
 def references(sub_question: str) -> tuple[int, ...]:
-    """The 1-based positions that a sub-question refers to, in order of appearance, repeats kept."""
+    """Return the 1-based positions that a sub-question refers to, in order of appearance, repeats kept."""
     return tuple(int(number) for number in _REFERENCE.findall(sub_question))
 
 
 def dependency_graph(plan: Plan) -> nx.DiGraph:
-    """Edge (k, i): sub-question i needs the answer of k. Nodes are 1-based positions, also those out of range."""
+    """Return the graph with an edge (k, i) where sub-question i needs the answer of k. Nodes are 1-based positions,
+    also those out of range."""
     graph = nx.DiGraph()
     graph.add_nodes_from(range(1, len(plan) + 1))
     for position, sub_question in enumerate(plan.sub_questions, start=1):
@@ -51,7 +52,7 @@ def dependency_graph(plan: Plan) -> nx.DiGraph:
 
 
 def plan_problem(plan: Plan) -> str | None:
-    """Why the plan must not be rolled out, in one line; None when it is valid."""
+    """Return in one line why the plan must not be rolled out; None when it is valid."""
     if not plan.sub_questions:
         return "the plan has no sub-question"
     for position, sub_question in enumerate(plan.sub_questions, start=1):
@@ -66,21 +67,23 @@ def plan_problem(plan: Plan) -> str | None:
 
 
 def execution_levels(plan: Plan) -> list[list[int]]:
-    """0-based positions by topological generation: a level needs only the answers of the levels before it."""
+    """Return 0-based positions by topological generation: a level needs only the answers of the levels before it."""
     generations = nx.topological_generations(dependency_graph(plan))
     return [sorted(position - 1 for position in level) for level in generations]
 
 
 def sink(plan: Plan) -> int:
-    """0-based position of the sub-question whose answer is the plan's answer: the last that nothing refers to."""
+    """Return the 0-based position of the sub-question whose answer is the plan's: the last one that no other refers
+    to."""
     graph = dependency_graph(plan)
     return max(position for position in graph if graph.out_degree(position) == 0) - 1
 
 
 def resolve(sub_question: str, answers: dict[int, str]) -> str:
-    """Put known answers (by 1-based position) in the place of `#k`; unknown ones stay.
+    """Replace each `#k` by a known answer (by 1-based position); unknown ones stay.
 
-    An answer that brings its article leaves the one before it out: "the #1", the Portuguese, are "the Portuguese".
+    Where an answer brings its own article, the one before `#k` is dropped: "the #1" with "the Portuguese" gives "the
+    Portuguese".
     """
 
     def put(match: re.Match[str]) -> str:
@@ -93,13 +96,15 @@ def resolve(sub_question: str, answers: dict[int, str]) -> str:
 
 
 def renumbered(sub_question: str) -> str:
-    """The same sub-question with its references numbered by their first appearance: what it asks, in whatever plan."""
+    """Renumber the references of a sub-question by their first appearance, so that equal questions of different plans
+    agree."""
     numbers = {target: position for position, target in enumerate(dict.fromkeys(references(sub_question)), start=1)}
     return _REFERENCE.sub(lambda match: f"#{numbers[int(match[1])]}", sub_question)
 
 
 def question_of(steps: Sequence[Step], step: Step) -> str:
-    """What a step of a rollout asked: its sub-question with the answers of the rollout's other steps."""
+    """Return the question that a step of a rollout asked: its sub-question with the answers of the other steps filled
+    in."""
     return resolve(step.sub_question, {other.index + 1: other.answer for other in steps})
 
 
@@ -118,7 +123,7 @@ def apply_split(plan: Plan, split: Split) -> Plan:
 
 
 def split_problem(sub_question: str, split: Split) -> DropReason | None:
-    """Why a proposed split cannot be used; None when it can. `identical` is for the tree to say."""
+    """Return why a proposed split cannot be used; None when it can. The reason `identical` is left to the tree."""
     first, second = split.first.strip(), split.second.strip()
     if not first or not second or ENTITY in first or ENTITY not in second:
         return "malformed"
@@ -132,12 +137,12 @@ def split_problem(sub_question: str, split: Split) -> DropReason | None:
 
 
 def normalized(text: str) -> str:
-    """Case, punctuation and spacing removed: two sub-questions that differ in these alone are the same."""
+    """Remove case, punctuation and spacing: two sub-questions that differ in these alone are the same."""
     return " ".join(text.casefold().translate(_PUNCTUATION).split())
 
 
 def plan_key(plan: Plan | Sequence[str]) -> tuple[str, ...]:
-    """What makes two plans the same plan: what is asked at the end, then all that is asked, in a fixed order.
+    """Return a key that two equal plans share: what is asked at the end, then all that is asked, in a fixed order.
 
     Each reference stands for the sub-question that it refers to, so that neither the order of independent steps nor
     their numbers matter; nor do case, punctuation, articles and the like, nor whether it says "which city" or "where".
@@ -159,7 +164,7 @@ def _core(sub_question: str) -> str:
 
 
 def same_meaning(left: Plan | Sequence[str], right: Plan | Sequence[str]) -> bool:
-    """Do two plans ask for the same things, in the same dependence?
+    """Tell whether two plans ask for the same things, in the same dependence.
 
     Beyond `plan_key`, articles, prepositions and the like make no difference, nor does the step at which a condition
     is set: "the birthplace in #1" then "a courthouse in #2", or "the birthplace" then "a courthouse in #2 in #1". A
@@ -209,13 +214,14 @@ def _sub_questions(plan: Plan | Sequence[str]) -> tuple[str, ...]:
 
 
 def asked_for(sub_question: str) -> frozenset[str]:
-    """The words that say what is asked: all but articles, prepositions, who and which, to be and to do."""
+    """Return the words that say what is asked: all but articles, prepositions, who and which, to be and to do."""
     words = normalized(sub_question).split()
     return frozenset(word for word in words if word not in _EMPTY_WORDS) or frozenset(words)
 
 
 def subject_words(sub_question: str) -> frozenset[str]:
-    """The words that say what it is about: those asked for, without references and the likes of "when" and "how"."""
+    """Return the words that say what a sub-question is about: its words without references and words such as "when" and
+    "how"."""
     return asked_for(_REFERENCE.sub(" ", sub_question)) - _QUESTION_WORDS
 
 
@@ -233,7 +239,8 @@ def shared_width(width: int, decomposable: tuple[bool, ...]) -> dict[int, int]:
 
 
 def gold_plan(hops: tuple[Hop, ...]) -> Plan:
-    """The gold decomposition as a plan: `subject >> relation` hops put as questions, marks joined to their words."""
+    """Turn the gold decomposition into a plan: `subject >> relation` hops become questions, and marks are joined to
+    their words."""
     return Plan(sub_questions=tuple(_as_question(hop.question) for hop in hops))
 
 
@@ -249,14 +256,14 @@ def _as_question(hop: str) -> str:
 
 
 def ask_relation(subject: str, relation: str) -> str:
-    """The question for what stands in a relation to a subject, both by their labels; of persons it asks who."""
+    """Write the question for what has a relation to a subject, both given by their labels; for persons it asks who."""
     if relation in _QUESTIONS:
         return _QUESTIONS[relation].format(subject)
     return f"{'Who' if relation in _PERSONS else 'What'} is the {relation} of {subject}?"
 
 
 def join_marks(text: str) -> str:
-    """A text with possessives and marks at their words: `#2 's era , please ?` becomes `#2's era, please?`."""
+    """Join possessives and punctuation to their words: `#2 's era , please ?` becomes `#2's era, please?`."""
     return _LOOSE.sub(r"\1", text)
 
 

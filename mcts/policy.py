@@ -1,4 +1,4 @@
-"""Who proposes splits: the model itself, or a plug-in."""
+"""Policies that propose splits: the model itself, or a plug-in."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from trailforge.schemas.plugins import check_plugin, load_plugin
 _NUMBERED = re.compile(r"^\s*(?:[-*•]|\d+[.):])\s*")
 
 POLICIES = "trailforge.policies"
-"""Group of entry points: policies as `ModelPolicy` is one, opened with the same three arguments."""
+"""Group of entry points for policies: each has the interface of `ModelPolicy` and is opened with the same three
+arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyConfig:
-    """How splits are proposed and judged."""
+    """Settings by which splits are proposed and judged."""
 
     kind: str = "model"
-    """`model`: it splits and judges freely. Others are plug-ins; `rules`: code lists splits and judges, the model may
-    choose."""
+    """Kind of policy. `model`: the model splits and judges freely. Others are plug-ins; with `rules` code lists splits
+    and judges, and the model may choose."""
     model_chooses: bool = True
-    """For `rules`: ask the model which candidate comes first. False: the rules' own order."""
+    """Whether, with `rules`, the model is asked which candidate comes first. False: the rules' own order."""
     temperature: float = 0.6
     top_p: float = 0.95
     split_max_tokens: int = 8192
-    """Room for a reasoning model's thoughts."""
+    """Largest number of tokens of a reply with splits, which leaves room for a reasoning model's thoughts."""
     judge_max_tokens: int = 4096
 
     def __post_init__(self) -> None:
@@ -43,7 +44,8 @@ class PolicyConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyPrompts:
-    """Templates: `{{questions}}` (decomposable); `{{question}}`, with `{{ways}}` (split) or `{{candidates}}`."""
+    """Prompt templates with `{{questions}}` (decomposable); `{{question}}`, with `{{ways}}` (split) or
+    `{{candidates}}`."""
 
     split: str
     decomposable: str
@@ -51,16 +53,16 @@ class PolicyPrompts:
 
 
 class ModelPolicy:
-    """The policy model of the paper: splits freely, judges itself (section 3.1.1, prompts of appendix A)."""
+    """The policy model of the paper, which splits freely and judges itself (section 3.1.1, prompts of appendix A)."""
 
     def __init__(self, asker: Asker, prompts: PolicyPrompts, config: PolicyConfig) -> None:
         self._asker, self._prompts, self._config = asker, prompts, config
 
     async def judge(self, sub_questions: Sequence[str]) -> list[bool | None]:
-        """A verdict on each, all in one reply; None for all when it has them not, or was cut, twice.
+        """Judge all sub-questions in one reply; None for all of them when the reply was unusable or cut, twice.
 
         The paper asks for one at a time (appendix A). The halves of a round's splits are judged together here, which
-        takes a fifth of the calls away.
+        saves a fifth of the calls.
         """
         listed = "\n".join(f"{number}. {text}" for number, text in enumerate(sub_questions, start=1))
         try:
@@ -74,7 +76,8 @@ class ModelPolicy:
             return [None] * len(sub_questions)
 
     async def propose(self, sub_question: str, count: int) -> Proposal:
-        """`count` different splits in one reply; one that breaks the schema or is cut, twice, counts as malformed."""
+        """Return up to `count` different splits from one reply; a reply that breaks the schema or is cut, twice, counts
+        as malformed."""
         prompt = fill(self._prompts.split, question=sub_question, ways=_ways(count))
         sampling = self._sampling(self._config.split_max_tokens)
         try:
@@ -90,13 +93,13 @@ class ModelPolicy:
 
 
 def open_policy(asker: Asker, prompts: PolicyPrompts, config: PolicyConfig) -> Policy:
-    """Who splits questions, as configured. Raises `InvalidInput` for a kind that there is not."""
+    """Open the configured policy. Raises `InvalidInput` for an unknown kind."""
     kind = ModelPolicy if config.kind == "model" else load_plugin(POLICIES, config.kind, field="policy.kind")
     return kind(asker, prompts, config)
 
 
 def split_schema(count: int) -> dict[str, Any]:
-    """JSON schema of a reply with up to `count` splits."""
+    """Return the JSON schema of a reply with up to `count` splits."""
     half = {"type": "string", "minLength": 1}
     return object_schema(decompositions=list_schema(object_schema(first=half, second=half), minItems=1, maxItems=count))
 

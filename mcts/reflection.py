@@ -1,4 +1,4 @@
-"""Which wrong rollout can be mended by which correct one, and where (MSearcher, section 3.1.4).
+"""Finds which wrong rollout can be corrected by which right one, and at which step (MSearcher, section 3.1.4).
 
 | error         | pair                               | step j where they part             | tail of the right rollout  |
 |---------------|------------------------------------|------------------------------------|----------------------------|
@@ -24,48 +24,49 @@ from trailforge.schemas import ErrorType, Rollout, SearchTree, Step, StepPair
 
 Item = TypeVar("Item")
 SameAnswer = Callable[[str, str], bool]
-"""Do two answers say the same? Passed in, for this module knows no metric."""
+"""A function that tells whether two answers say the same; it is passed in, since this module has no metric."""
 Mentions = Callable[[str, str], bool]
-"""Does a text hold an answer?"""
+"""A function that tells whether a text holds an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReflectionConfig:
-    """How many rows one question may give, and when a plan is blamed."""
+    """How many rows one question may give, and from when on a plan is blamed."""
 
     max_correct: int = 3
-    """Correct trajectories per question that are kept, of those that pass the filters."""
+    """Largest number of correct trajectories of one question that are kept, of those that pass the filters."""
     max_pairs: int = 2
-    """n: the same for pairs, per error type."""
+    """Largest number of pairs of one question that are kept for each error type (n), of those that pass the filters."""
     min_failed_rollouts: int = 2
-    """A plan is blamed (decomposition) only after this many rollouts, all wrong, in which the step that is blamed was
-    searched or drawn anew (section 3.1.4: "multiple rollouts")."""
+    """Number of rollouts, all wrong, after which a plan is blamed (decomposition); only rollouts count in which the
+    blamed step was searched or sampled anew (section 3.1.4: "multiple rollouts")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reflection:
-    """A wrong rollout and the correct one that mends it."""
+    """A wrong rollout and the right one that corrects it."""
 
     error: ErrorType
     wrong: Rollout
     right: Rollout
     pair: StepPair
     parts_there: bool
-    """One of the two is the other, varied at the very step where they part: nothing else can have made the error."""
+    """Whether one rollout is the other one varied at the very step where they part, so that nothing else can have made
+    the error."""
     difference: float
     """How different the two sides are, 0 to 2."""
 
 
 def leaf_rollouts(tree: SearchTree) -> list[Rollout]:
-    """Rollouts of leaf plans: the only ones that rows are made from."""
+    """Return the rollouts of leaf plans, the only ones that rows are made from."""
     leaves = {node.id for node in tree.nodes if not any(node.decomposable)}
     return [rollout for rollout in tree.rollouts if rollout.node in leaves]
 
 
 def correct_rollouts(tree: SearchTree) -> list[Rollout]:
-    """Correct rollouts of leaf plans without repeats, each plan's first one before any plan's second.
+    """Return the correct rollouts of leaf plans without repeats, each plan's first one before any plan's second.
 
-    Of these the gold decomposition's comes last: what is told in the policy's own words makes its copy a duplicate.
+    Of these the gold decomposition's comes last, so that a duplicate in the policy's own words is preferred to it.
     """
     gold = _gold_nodes(tree)
     rank: Counter[int] = Counter()
@@ -83,10 +84,10 @@ def reflections(
     mentions: Mentions,
     config: ReflectionConfig,
 ) -> list[Reflection]:
-    """All usable pairs of a tree, one for each mistake: by error type, the most telling first.
+    """Return all usable pairs of a tree, one for each mistake: by error type, the clearest first.
 
-    Most telling is a pair in the policy's own words, then one whose error nobody provoked, then one with one difference
-    alone, then the one that differs most.
+    Clearest is a pair in the policy's own words, then one whose error was not provoked, then one with a single
+    difference, then the one that differs most.
     """
     gold = _gold_nodes(tree)
     rules = _Rules(tree=tree, same_answer=same_answer, mentions=mentions)
@@ -110,9 +111,9 @@ def reflections(
 
 
 def mended_steps(reflection: Reflection) -> tuple[Step, ...]:
-    """The wrong rollout up to and with its wrong step, then the right one from where it takes over.
+    """Return the wrong rollout up to and with its wrong step, then the right one from where it takes over.
 
-    A misreading is mended from the very passages that were misread.
+    A misreading is corrected from the very passages that were misread.
     """
     pair = reflection.pair
     before = reflection.wrong.steps[: pair.wrong_step]
@@ -123,12 +124,13 @@ def mended_steps(reflection: Reflection) -> tuple[Step, ...]:
 
 
 def is_provoked(reflection: Reflection) -> bool:
-    """Does the mistake rest on a step that was made to err? A plain step that a later one mends was not."""
+    """Tell whether the mistake depends on a step that was made to err. A plain step that a later one corrects was
+    not."""
     return any(step.is_provoked for step in reflection.wrong.steps[: reflection.pair.wrong_step + 1])
 
 
 def holds_answer(step: Step, answer: str, mentions: Mentions) -> bool:
-    """Does one of the step's passages hold an answer? Then its search is not at fault."""
+    """Tell whether one of the step's passages holds an answer, so that its search is not at fault."""
     return any(mentions(f"{passage.title}. {passage.text}", answer) for passage in step.passages)
 
 

@@ -49,9 +49,9 @@ _COMMON = frozenset(
 """Words that a query may write with a capital without naming anything."""
 
 Reader = Callable[[str, Sequence[Passage]], Awaitable[str]]
-"""(question, passages) -> the context that the model reads."""
+"""A function from question and passages to the context that the model reads."""
 AnswerJudge = Callable[[str], Awaitable[float | None]]
-"""A final answer -> its score in [0, 1]; None when there is no verdict."""
+"""A function from a final answer to its score in [0, 1]; None when there is no verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,25 +60,26 @@ class RolloutConfig:
 
     style: Style = "chat"
     top_k: int = 3
-    """Passages per search."""
+    """Number of passages that a search returns."""
     reader: Literal["passages", "sentences"] = "passages"
-    """What the model sees of the passages: all, or the sentences nearest to the question."""
+    """What the model sees of the passages: whole passages, or the sentences nearest to the question."""
     num_sentences: int = 3
-    """For `sentences`: how many."""
+    """Number of sentences that the model sees, for the reader `sentences`."""
     answer_max_tokens: int = 8192
-    """Room for a reasoning model's thoughts."""
+    """Largest number of tokens of an answer, which leaves room for a reasoning model's thoughts."""
     rephrase_max_tokens: int = 4096
     wordings: int = 4
-    """Rewordings of a query asked for in one reply; the first that finds other passages is taken."""
+    """Number of rewordings of a query in one reply; the first that finds other passages is taken."""
     tries: int = 3
-    """Replies with rewordings until one of them is usable, and draws of an answer until one differs."""
+    """Largest number of replies with rewordings until one of them is usable, and of samples of an answer until one
+    differs."""
     stop: tuple[str, ...] = ()
     plain_temperature: float = 0.6
     sample_temperature: float = 0.6
-    """Of answers drawn again, and of rephrased queries."""
+    """Sampling temperature of answers that are drawn again, and of reworded queries."""
     top_p: float = 0.95
     max_answer_words: int = 30
-    """A longer reply is no short answer, and is cut."""
+    """Number of words above which a reply is no short answer, and is cut."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for a number of which there has to be one."""
@@ -88,7 +89,8 @@ class RolloutConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutPrompts:
-    """Templates: `{{question}}` and `{{context}}` (answer), `{{query}}`, `{{count}}` and `{{earlier}}` (rephrase)."""
+    """Prompt templates with `{{question}}` and `{{context}}` (answer), `{{query}}`, `{{count}}` and `{{earlier}}`
+    (rephrase)."""
 
     answer: str
     rephrase: str
@@ -96,7 +98,7 @@ class RolloutPrompts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRunner:
-    """Rolls out plans for one question. Calling it is a `mcts.inputs.RollOut`."""
+    """Rolls out the plans of one question. Calling it is a `mcts.inputs.RollOut`."""
 
     golds: Sequence[str]
     asker: Asker
@@ -105,9 +107,9 @@ class PlanRunner:
     prompts: RolloutPrompts
     config: RolloutConfig
     judge: AnswerJudge | None = None
-    """Scores near misses of the gold answers."""
+    """Judge that scores near misses of the gold answers; None: none is asked."""
     judge_threshold: float = 1.0
-    """Right are those of at least that score."""
+    """Least score by which a judged answer is right."""
 
     async def __call__(self, plan: Plan, variation: Variation) -> Simulation | None:
         """Run the plan; None when an answer was cut. A level's sub-questions do not need each other and run at once."""
@@ -269,12 +271,12 @@ class PlanRunner:
 
 
 async def read_passages(question: str, passages: Sequence[Passage]) -> str:
-    """Context of whole passages, numbered."""
+    """Write the context of whole passages, numbered."""
     return "\n".join(f"{n}. ({p.title}) {p.text}" for n, p in enumerate(passages, start=1))
 
 
 def without_remark(answer: str, passages: Sequence[Passage]) -> str:
-    """An answer without the brackets at its end: "Andy Murray (three times)" would go into the next query.
+    """Remove brackets at the end of an answer: "Andy Murray (three times)" would go into the next query.
 
     They stay where a passage writes them so, as in "Metropolis (1927 film)".
     """
@@ -285,7 +287,7 @@ def without_remark(answer: str, passages: Sequence[Passage]) -> str:
 
 
 def within_a_sentence(answer: str, passages: Sequence[Passage]) -> str:
-    """An answer as further sub-questions and thoughts write it: `The riel` becomes `the riel`.
+    """Return an answer as further sub-questions and thoughts write it: `The riel` becomes `the riel`.
 
     The article keeps its capital where it belongs to a name: a passage writes it so within a sentence, or is titled so.
     """
@@ -298,10 +300,11 @@ def within_a_sentence(answer: str, passages: Sequence[Passage]) -> str:
 
 
 def is_usable_query(rephrased: str, query: str) -> bool:
-    """One line that is no mere piece of the query, not cut off, not much longer, and says nothing twice in a row.
+    """Tell whether a reworded query is usable: one line that is no mere piece of the query, not cut off, not much
+    longer, and repeats nothing twice in a row.
 
-    It has all names and numbers of the query, some of its words or none but question words in their place, and no name
-    of its own.
+    It must have all names and numbers of the query, some of its words or only question words in their place, and no
+    name of its own.
     """
     return (
         bool(rephrased)

@@ -12,7 +12,7 @@ from trailforge.schemas import Node, Origin, Plan
 
 @dataclass(slots=True)
 class TreeNode:
-    """A plan while the search runs. `schemas.Node` is what is kept of it."""
+    """A plan during the search; `schemas.Node` is the part of it that is stored."""
 
     id: int
     parent: int | None
@@ -20,42 +20,43 @@ class TreeNode:
     origin: Origin
     decomposable: tuple[bool, ...]
     depth: int
-    """Edges from the root."""
+    """Number of edges from the root."""
     visits: int = 0
-    """N: rollouts at this node or below."""
+    """Number of rollouts at this node or below (N)."""
     value: float = 0.0
-    """V: mean reward of those rollouts."""
+    """Mean reward of those rollouts (V)."""
     own_rollouts: int = 0
-    """Rollouts of this very plan."""
+    """Number of rollouts of this very plan."""
     cut_rollouts: int = 0
-    """Rollouts of it that came to no end, and count for nothing else."""
+    """Number of rollouts of this plan with a cut reply, which count for nothing else."""
     pending: int = 0
-    """Virtual losses: selections under way through this node."""
+    """Number of selections under way through this node, its virtual losses."""
     expanding: bool = False
     closed: bool = False
-    """Nothing is left to learn here: selection passes by."""
+    """Whether there is nothing left to learn here, so that selection passes the node by."""
     children: list[int] = field(default_factory=list)
     is_split: bool = False
-    """The policy's splits of it are among the children; the gold decomposition alone is not what it leads to."""
+    """Whether the policy's splits of this plan are among the children; a child that is the gold decomposition does not
+    count."""
 
     @property
     def is_leaf_plan(self) -> bool:
-        """True when no sub-question can be split further."""
+        """Tell whether no sub-question can be split further."""
         return not any(self.decomposable)
 
     @property
     def is_passed(self) -> bool:
-        """Does a selection go on from here to a child?"""
+        """Tell whether a selection goes on from here to a child."""
         return bool(self.children) and (self.is_split or self.is_leaf_plan)
 
     @property
     def repeats(self) -> int:
-        """Rollouts of this very plan that were begun: the number of the next one."""
+        """Return the number of rollouts of this very plan that were begun, which is the number of the next one."""
         return self.own_rollouts + self.cut_rollouts
 
 
 class Tree:
-    """Nodes of one search. Node 0 is the root: the undivided question."""
+    """The nodes of one search. Node 0 is the root: the undivided question."""
 
     def __init__(self, question: str, *, decomposable: bool, origin: Origin) -> None:
         root = TreeNode(0, None, Plan(sub_questions=(question,)), origin, (decomposable,), depth=0)
@@ -64,16 +65,16 @@ class Tree:
 
     @property
     def root(self) -> TreeNode:
-        """The node of the undivided question."""
+        """Return the node of the undivided question."""
         return self.nodes[0]
 
     @property
     def max_depth(self) -> int:
-        """Splits on the longest path."""
+        """Return the number of splits on the longest path."""
         return max(node.depth for node in self.nodes)
 
     def reserve(self, plan: Plan) -> bool:
-        """Claim a plan for a node to come. False when the tree has it already, wherever."""
+        """Claim a plan for a future node. Returns False when the tree has it already, at any place."""
         key = plan_key(plan)
         if key in self._plans:
             return False
@@ -81,7 +82,7 @@ class Tree:
         return True
 
     def find(self, plan: Plan) -> TreeNode | None:
-        """The leaf plan that is this plan, if the tree has it."""
+        """Return the leaf plan that equals this plan, if the tree has it."""
         key = plan_key(plan)
         return next((node for node in self.nodes if node.is_leaf_plan and plan_key(node.plan) == key), None)
 
@@ -96,7 +97,7 @@ class Tree:
         return child
 
     def path_to_root(self, node: TreeNode) -> Iterator[TreeNode]:
-        """The node, its parent, …, the root."""
+        """Return the node, its parent, …, the root."""
         yield node
         while node.parent is not None:
             node = self.nodes[node.parent]
@@ -110,7 +111,8 @@ class Tree:
             ancestor.value += (reward - ancestor.value) / ancestor.visits
 
     def uct(self, node: TreeNode, exploration: float) -> float:
-        """V + w * sqrt(2 ln N(parent) / N) (MSearcher, Eq. 2). Pending selections count as visits with reward 0."""
+        """Return V + w * sqrt(2 ln N(parent) / N) (MSearcher, Eq. 2). Pending selections count as visits with reward
+        0."""
         assert node.parent is not None, "the root is never compared"
         visits = node.visits + node.pending
         if visits == 0:
@@ -120,9 +122,10 @@ class Tree:
         return value + exploration * math.sqrt(2 * math.log(max(1, parent.visits + parent.pending)) / visits)
 
     def select(self, exploration: float, *, only_splits: bool = False) -> TreeNode | None:
-        """Descend by highest UCT to a node that was not split; the eldest child wins ties. None when all is closed.
+        """Descend by highest UCT to a node that was not split; the oldest child wins ties. Returns None when all is
+        closed.
 
-        `only_splits` passes by plans that cannot be split.
+        `only_splits` skips plans that cannot be split.
         """
         node = self.root
         if not self._open(node, only_splits):
@@ -145,7 +148,7 @@ class Tree:
                 ancestor.closed = True
 
     def records(self) -> tuple[Node, ...]:
-        """The tree as it is kept."""
+        """Return the tree's nodes as records."""
         return tuple(
             Node(
                 id=node.id,

@@ -1,4 +1,5 @@
-"""Finding passages by any back end or server, over a question's paragraphs or a corpus, and the tools of a plan.
+"""Retrieval of passages by any back end or server, over a question's paragraphs or a corpus, and the tools of a search
+plan.
 
 torch, faiss and bm25s are loaded when they are first needed, not by importing this package.
 """

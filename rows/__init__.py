@@ -1,7 +1,7 @@
-"""Files to rows, whatever they hold: the one reader for questions, documents, passages and triples.
+"""Reads rows from files of any supported format: the one reader for questions, documents, passages and triples.
 
-The format is told by content: JSON Lines, a JSON list, a JSON object around the list, CSV (commas, semicolons, tabs or
-bars), Parquet; any of them may be packed with gzip.
+The format is detected from the content: JSON Lines, a JSON list, a JSON object around the list, CSV (commas,
+semicolons, tabs or bars), Parquet; any of them may be packed with gzip.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def read_rows(
     unnamed: Unnamed = lambda cells: None,
     plain_tabs: bool = False,
 ) -> Iterator[JsonRow | InvalidRow]:
-    """The rows of a file in order, empty lines left out. Streams.
+    """Stream the rows of a file in order; empty lines are left out.
 
     `is_row`: whether an object with these keys is a row; one that is alone in its file and is none may hold the list of
     rows. `choose`: the columns of a table that are wanted. `unnamed`: the names of a table's columns, given its first
@@ -56,7 +56,7 @@ def rows_of(
     unnamed: Unnamed = lambda cells: None,
     plain_tabs: bool = False,
 ) -> Iterator[JsonRow | InvalidRow]:
-    """`read_rows` of a file that `open_file` gave and of which nothing is read yet."""
+    """Stream the rows of a file from `open_file` of which nothing is read yet, as `read_rows` does."""
     head = head_of(file)
     if head.startswith(_PARQUET):
         yield from parquet_rows(file, path, choose)

@@ -1,4 +1,4 @@
-"""Days, as files write them."""
+"""Reads calendar days in the forms in which files write them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _LONGEST = 80
 
 
 def iso_date(value: Any, field: str) -> str:
-    """The day of an ISO 8601 date or time, of an e-mail date as in RSS, where it was written (no change of zone), or of
-    an epoch in seconds, milliseconds, microseconds or nanoseconds (UTC).
+    """Return the day of an ISO 8601 date or time, of an e-mail date as in RSS, where it was written (no change of
+    zone), or of an epoch in seconds, milliseconds, microseconds or nanoseconds (UTC).
 
     Raises `InvalidInput` naming the field. A year or month alone is refused, and so is 31/05/2024: some read it 5 May.
     """

@@ -1,7 +1,7 @@
-"""A JSON object read field by field, each by the type that it has to have.
+"""Reads the fields of a JSON object, each with the type that it must have.
 
-What is wrong with a field that is needed raises `InvalidInput`. One that is not needed is missing where it is null,
-not there or a text such as `nan`; where it is of another form, it is left aside, and that is noted.
+A required field that is wrong raises `InvalidInput`. An optional field counts as missing where it is null, absent or a
+text such as `nan`; where it has another type, it is ignored, and that is noted.
 """
 
 from __future__ import annotations
@@ -46,20 +46,21 @@ _POSITION = re.compile(r"\[\d+\]")
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value says that there is none: null, no number, or a text such as `nan`, `N/A` or nothing."""
+    """Tell whether a value stands for a missing one: null, not-a-number, or a text such as `nan`, `N/A` or an empty
+    one."""
     if isinstance(value, str):
         return value.strip() in _MISSING
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 class Asides:
-    """What was left aside of a file's rows, and why; each said once, as a warning of the log."""
+    """Fields of a file's rows that were ignored, with the reasons; each is logged once as a warning."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._said = path, set[tuple[str, str]]()
 
     def say(self, found: list[tuple[str, str]]) -> None:
-        """Fields with what is the matter with each, wherever in a list they stand."""
+        """Log fields with their faults, once for each field, whatever its position in a list."""
         fresh: dict[str, list[str]] = {}
         for name, problem in found:
             field = _POSITION.sub("[]", name)
@@ -73,7 +74,7 @@ class Asides:
 
 class Fields:
     """The fields of a JSON object. `values`: the object itself. `path`: where it stands in its row, for messages.
-    `asides`: fields that were left aside, and why; shared with the objects in it."""
+    `asides`: fields that were ignored, with the reasons; shared with the objects in it."""
 
     def __init__(self, value: Any, path: str = "", asides: list[tuple[str, str]] | None = None) -> None:
         self.values: dict[str, Any] = expect(parsed(value) if isinstance(value, str) else value, dict, path)
@@ -84,15 +85,15 @@ class Fields:
         return name in self.values
 
     def name(self, name: str) -> str:
-        """The full name of a field, as `question_decomposition[1].answer`."""
+        """Return the full name of a field, such as `question_decomposition[1].answer`."""
         return f"{self._path}.{name}" if self._path else name
 
     def has(self, name: str) -> bool:
-        """Whether a field that is not needed has a value (`is_missing`)."""
+        """Tell whether an optional field has a value (see `is_missing`)."""
         return not is_missing(self.values.get(name))
 
     def text(self, name: str) -> str:
-        """A text, white space around it trimmed; may be empty. A number is one, too."""
+        """Return a text without surrounding white space; it may be empty. A number is read as a text, too."""
         value = self.value(name)
         if isinstance(value, dict) and (inner := [other for other in self.values if other.startswith(f"{name}.")]):
             problem = f"expected a text, found an object; name a field of it: {', '.join(inner[:_SHOWN])}"
@@ -100,18 +101,18 @@ class Fields:
         return as_text(value, self.name(name))
 
     def text_or_empty(self, name: str) -> str:
-        """A text that is not needed, trimmed; empty when it is missing or of another form."""
+        """Return an optional text, trimmed; empty when it is missing or of another type."""
         return self._lenient(self.text, name, "") if self.has(name) else ""
 
     def filled_text(self, name: str) -> str:
-        """A text that says something, white space around it trimmed."""
+        """Return a text that is not empty, without surrounding white space."""
         text = self.text(name)
         if not text:
             raise InvalidInput("empty", field=self.name(name))
         return text
 
     def integer(self, name: str) -> int:
-        """A whole number, or the text of one."""
+        """Return a whole number, which may be written as a text."""
         value = self.value(name)
         if isinstance(value, float) and value.is_integer():
             return int(value)
@@ -120,41 +121,41 @@ class Fields:
         return expect(value, int, self.name(name))
 
     def integer_or_none(self, name: str) -> int | None:
-        """A whole number that is not needed; None when it is missing or of another form."""
+        """Return an optional whole number; None when it is missing or of another type."""
         return self._lenient(self.integer, name, None) if self.has(name) else None
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """True or false; the default when it is missing."""
+        """Return true or false; the default when the field is missing."""
         return expect(self.values[name], bool, self.name(name)) if self.has(name) else default
 
     def texts(self, name: str) -> list[str]:
-        """A list of texts, trimmed, without what is null in it; empty when the field is null or missing."""
+        """Return a list of texts, trimmed, without nulls; empty when the field is null or missing."""
         values = self.items(name) if name in self else []
         named = ((value, f"{self.name(name)}[{i}]") for i, value in enumerate(values))
         return [as_text(value, at) for value, at in named if isinstance(value, str) or not is_missing(value)]
 
     def objects(self, name: str) -> list[Fields]:
-        """A list of objects."""
+        """Return a list of objects, each as `Fields`."""
         return [Fields(value, f"{self.name(name)}[{i}]", self.asides) for i, value in enumerate(self.items(name))]
 
     def items(self, name: str) -> list[Any]:
-        """A list of anything, which may be the text of one; empty when it is null."""
+        """Return a list of values of any type, which may be written as a text; empty when it is null."""
         value = self.value(name)
         value = parsed(value) if isinstance(value, str) else value
         return [] if is_missing(value) else expect(value, list, self.name(name))
 
     def value(self, name: str) -> Any:
-        """Anything, but not missing."""
+        """Return a value of any type that is not missing."""
         if name not in self.values:
             raise InvalidInput("missing", field=self.name(name))
         return self.values[name]
 
     def leave_unused(self, name: str) -> None:
-        """Note that nothing reads a field."""
+        """Note that a field is not used."""
         self.asides.append((self.name(name), "not used"))
 
     def leave(self, error: InvalidInput) -> None:
-        """Note that a field is left aside."""
+        """Note that a field is ignored because of this error."""
         self.asides.append((error.field or "", f"{error.problem}; left aside"))
 
     def _lenient(self, read: Callable[[str], V], name: str, otherwise: V) -> V:
@@ -166,14 +167,15 @@ class Fields:
 
 
 def as_text(value: Any, name: str) -> str:
-    """A text, trimmed, or a number as one: 1969 of 1969.0, as tables with gaps write it. Raises `InvalidInput`."""
+    """Return a text, trimmed, or a number as text: 1969 for 1969.0, as tables with gaps write it. Raises
+    `InvalidInput`."""
     if isinstance(value, float) and math.isfinite(value):
         return str(int(value)) if value.is_integer() and abs(value) < _EXACT else repr(value)
     return str(value) if type(value) is int else expect(value, str, name).strip()
 
 
 def expect(value: Any, kind: type, name: str) -> Any:
-    """The value, when it is exactly of that JSON type. Raises `InvalidInput` naming the field otherwise."""
+    """Return the value if it is exactly of that JSON type. Raises `InvalidInput` naming the field otherwise."""
     if type(value) is not kind:
         found, wanted = _JSON_NAMES.get(type(value), type(value).__name__), _JSON_NAMES[kind]
         raise InvalidInput(f"expected {wanted}, found {found}", field=name or None)
@@ -185,8 +187,8 @@ _LONGEST_TITLE = 200
 
 
 def split_contents(contents: str) -> tuple[str, str]:
-    """Title and text of a passage in one text, as corpora for Pyserini and FlashRAG have it in `contents`: the title on
-    the first line, in quotes or not. One line alone is the text."""
+    """Split a passage into title and text, as corpora for Pyserini and FlashRAG hold both in `contents`: the title is
+    on the first line, in quotes or not. A single line is the text."""
     title, line_break, text = contents.partition("\n")
     title = title.strip()
     if len(title) > 1 and title[0] == title[-1] == '"' and line_break:
@@ -199,9 +201,9 @@ _NAMES = ("name", "title", "rendered", "main", "original")
 
 
 def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
-    """An object whose objects are replaced by their names, where they have one; what they hold has dotted keys beside.
+    """Replace nested objects by their names, where they have one, and add their fields under dotted keys.
 
-    `{"source": {"id": "w", "name": "Wire"}}` has `source` Wire, `source.id` and `source.name`.
+    `{"source": {"id": "w", "name": "Wire"}}` becomes `source` Wire, `source.id` and `source.name`.
     """
     flat: dict[str, Any] = {}
     for name, value in values.items():

@@ -1,6 +1,7 @@
-"""What every reader of a file of rows gives, and how a file is opened.
+"""Opens files of rows, and defines what every reader of them returns.
 
-A file that cannot be read raises `InvalidInput`; a row that cannot be used is an `InvalidRow`, and the next is read.
+A file that cannot be read raises `InvalidInput`; a row that cannot be used is returned as an `InvalidRow`, and reading
+goes on.
 """
 
 from __future__ import annotations
@@ -19,40 +20,40 @@ from trailforge.schemas import InvalidInput
 from trailforge.schemas.files import open_unpacked
 
 HEAD = 4096
-"""Bytes at the start of a file by which its format is told."""
+"""Number of bytes at the start of a file from which its format is detected."""
 EXPECTED = "JSON Lines, JSON, CSV, TSV or Parquet"
 AS_UTF_8 = "save it as UTF-8 (of Windows' code page: iconv -f CP1252 -t UTF-8 FILE > NEW)"
-"""What mends a text in another encoding."""
+"""How to mend a text in another encoding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvalidRow:
-    """A row that cannot be used, and why."""
+    """A row that cannot be used, with the reason."""
 
     file: str
     row: int
-    """1-based: the line of a text file, the position in a JSON list, a Parquet file or a feed."""
+    """Number of the row from 1: the line of a text file, the position in a JSON list, a Parquet file or a feed."""
     field: str | None
-    """The field at fault, as `question_decomposition[1].answer`; None when it is the row as a whole."""
+    """The field at fault, such as `question_decomposition[1].answer`; None when the row as a whole is."""
     problem: str
     payload: str
-    """The row as it was; of one that is too long, how it begins."""
+    """The row as it was read; of one that is too long, its beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonRow:
-    """A row whose value is that of a JSON text, or the cells of a table by their columns."""
+    """A row from JSON, or from the cells of a table by their columns."""
 
     row: int
-    """As in `InvalidRow`."""
+    """Number of the row from 1; see `InvalidRow.row`."""
     value: Any
     text: str
-    """As it stands in the file; where that is no text, its fields as JSON."""
+    """Text of the row in the file; for a row that is not text in the file, its fields as JSON."""
 
 
 @contextmanager
 def open_file(path: Path, expected: str = EXPECTED) -> Iterator[io.BufferedReader[Any]]:
-    """A file's bytes, unpacked where it is gzip. What goes wrong inside becomes `InvalidInput` that names the file."""
+    """Open a file for reading bytes, unpacking gzip. Errors while reading become `InvalidInput` that names the file."""
     try:
         with open_unpacked(path) as file:
             yield file
@@ -71,12 +72,13 @@ def open_file(path: Path, expected: str = EXPECTED) -> Iterator[io.BufferedReade
 
 
 def head_of(file: io.BufferedReader[Any]) -> bytes:
-    """How a file begins of which nothing is consumed, without a byte order mark and white space."""
+    """Return the beginning of a file without a byte order mark and white space, and without consuming it."""
     return file.peek(HEAD)[:HEAD].removeprefix(codecs.BOM_UTF8).lstrip()
 
 
 def check_text(head: bytes) -> None:
-    """Raise `UnicodeDecodeError` for the start of a binary file: a zero byte in it, or no UTF-8 in its first line."""
+    """Raise `UnicodeDecodeError` for the start of a binary file: one with a zero byte, or a first line that is not
+    UTF-8."""
     if b"\0" in head:
         raise UnicodeDecodeError("utf-8", head, head.index(b"\0"), head.index(b"\0") + 1, "binary")
     codecs.getincrementaldecoder("utf-8")().decode(head.partition(b"\n")[0])

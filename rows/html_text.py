@@ -1,4 +1,4 @@
-"""HTML to the text that a reader sees, and telling which texts are HTML."""
+"""Converts HTML to the text that a reader sees, and detects which texts are HTML."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ _PASSES = 8
 
 
 def plain_text(text: str) -> str:
-    """A text that may be HTML as the text that a reader sees; any other as it is. Doing it again changes nothing.
+    """Return the text that a reader sees of HTML; any other text stays as it is. A second call changes nothing.
 
     HTML has elements that begin and end, attributes with values, or `<br>` and `<p>` between words. `List<T>`, `a < b`,
-    a tag that is only spoken of and code between backticks are none. References (`&amp;`, `&#8217;`) are also followed
-    where there is no tag.
+    a tag that is only mentioned and code between backticks are not HTML. References (`&amp;`, `&#8217;`) are also
+    resolved where there is no tag.
     """
     found = text
     for _ in range(_PASSES):
@@ -119,9 +119,9 @@ def _letter(found: re.Match[str]) -> str:
 
 
 def html_to_text(html: str, *, keep_lines: bool = False) -> str:
-    """Text without markup, scripts and styles: blocks become paragraphs, list items and `<br>` lines.
+    """Remove markup, scripts and styles: blocks become paragraphs, list items and `<br>` lines.
 
-    `keep_lines`: ends of lines stay, which HTML takes for spaces.
+    `keep_lines`: keep line ends, which HTML treats as spaces.
     """
     reader = _Reader(_SPACES_IN_LINES if keep_lines else _SPACES)
     for piece in _pieces(html):

@@ -1,4 +1,4 @@
-"""Rows of JSON: a value a line, one list, or one object around the list. Streams: a few MB are held at a time."""
+"""Streams rows of JSON: one value a line, one list, or one object around the list. A few MB are in memory at a time."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from trailforge.schemas import InvalidInput, parse_json
 from trailforge.schemas.files import LONGEST_ROW, TOO_LONG, is_too_long, limited_lines, refuse_deep
 
 IsRow = Callable[[Sequence[str]], bool]
-"""Whether an object with these keys is a row, and none around a list of rows."""
+"""A function that tells whether an object with these keys is a row, not an object around a list of rows."""
 Key = tuple[str, ...]
-"""Where a list stands in an object: `("response", "docs")`."""
+"""Keys that lead to a list inside an object, such as `("response", "docs")`."""
 
 _CHUNK = 1 << 20
 _SHOWN = 1000
@@ -35,8 +35,8 @@ _DECODER = json.JSONDecoder()
 
 
 def list_rows(file: io.BufferedReader[Any], path: Path) -> Iterator[JsonRow | InvalidRow]:
-    """The elements of the one list of a file. Raises `InvalidInput` for one that is broken or cut short: nothing after
-    the fault can be told apart."""
+    """Stream the elements of a file that is one list. Raises `InvalidInput` for a list that is broken or cut short:
+    after the fault no element can be told apart."""
     buffer, number = _Buffer(file), 1
     try:
         for value, text in buffer.elements():
@@ -50,8 +50,9 @@ def list_rows(file: io.BufferedReader[Any], path: Path) -> Iterator[JsonRow | In
 
 
 def object_rows(file: io.BufferedReader[Any], path: Path, is_row: IsRow) -> Iterator[JsonRow | InvalidRow]:
-    """The rows of a file that begins with an object: a value a line, or one object over all lines, which is a row or
-    holds the list of rows. Raises `InvalidInput` for one whose list is not to be told, and for a broken one."""
+    """Stream the rows of a file that begins with an object: one value a line, or one object over all lines, which is a
+    row or holds the list of rows. Raises `InvalidInput` for an object in which the list cannot be identified, and for a
+    broken one."""
     lines = ((number, line) for number, line in enumerate(limited_lines(file), start=1) if line.strip())
     begun = [line for line in (next(lines, None), next(lines, None)) if line is not None]
     first = begun[0][1].removeprefix(codecs.BOM_UTF8).strip() if begun else b""
@@ -79,7 +80,7 @@ def object_rows(file: io.BufferedReader[Any], path: Path, is_row: IsRow) -> Iter
 
 
 def line_rows(file: io.BufferedReader[Any], path: Path) -> Iterator[JsonRow | InvalidRow]:
-    """A value a line, empty lines left out."""
+    """Stream the values of a file with one value a line, empty lines left out."""
     for number, line in enumerate(limited_lines(file), start=1):
         if line.strip():
             yield _line_row(line, number, path)
@@ -281,9 +282,9 @@ def _invalid(path: Path, number: int, problem: str, payload: str, field: str | N
 
 
 def parsed(text: str) -> Any:
-    """The value of the text of a list or an object, as cells of tables hold them; else the text itself.
+    """Parse the text of a list or an object, as cells of tables hold them; return any other text itself.
 
-    It is JSON or, as pandas writes them, Python.
+    The text may be JSON or, as pandas writes them, Python.
     """
     inside = text.strip()
     if inside[:1] + inside[-1:] not in ("[]", "{}"):

@@ -1,4 +1,4 @@
-"""Tables (CSV, TSV, Parquet): their rows, and which column holds which field, by a map that people give, else by the
+"""Reads tables (CSV, TSV, Parquet), and finds which column holds which field: by a map that the user gives, else by the
 usual names."""
 
 from __future__ import annotations
@@ -29,21 +29,23 @@ _LEAST_OF_LINE = 64
 """Bytes that a line of a record counts for at least: as objects, many short ones take more room than they say."""
 
 Choose = Callable[[Sequence[str]], Sequence[str]]
-"""The columns that are wanted of those that a file has. May refuse them with `InvalidInput`."""
+"""A function that selects the wanted columns from those of a file. It may refuse them with `InvalidInput`."""
 Unnamed = Callable[[Sequence[str]], Sequence[str] | None]
-"""Given the first record of a text table: the names of its columns when it is a row itself; None for a header."""
+"""A function that gets the first record of a text table and returns the column names when that record is a row itself,
+None when it is a header."""
 Usual = Mapping[str, Sequence[str]]
-"""Columns by field, the best first, without capitals and marks: `pubdate` is also `pub_date` and `pubDate`."""
+"""Usual column names of each field, the best first, without capitals and marks: `pubdate` is also `pub_date` and
+`pubDate`."""
 COLUMNS = "--columns"
-"""The option by which people say which column holds which field."""
+"""The command-line option that maps fields to columns."""
 _MARKS = re.compile(r"[^a-z0-9]")
 
 
 def csv_rows(
     file: io.BufferedReader[Any], path: Path, choose: Choose, unnamed: Unnamed, *, plain_tabs: bool = False
 ) -> Iterator[JsonRow | InvalidRow]:
-    """The records of a table of text, whose cells are parted as those of its first line: by commas, semicolons, tabs or
-    bars. `plain_tabs`: by tabs, if it has any, and then a record is a line, in which quotes are letters.
+    """Stream the records of a text table, whose cells are separated as in its first line: by commas, semicolons, tabs
+    or bars. `plain_tabs`: where it has tabs, these separate, a record is one line, and quotes are ordinary letters.
 
     A record with too few or too many cells, or that is not UTF-8, is an `InvalidRow`. Raises
     `InvalidInput` for a header that names a column twice, and for quotes after which records cannot be told apart.
@@ -72,7 +74,7 @@ def csv_rows(
 
 
 def parquet_rows(file: io.BufferedReader[Any], path: Path, choose: Choose) -> Iterator[JsonRow]:
-    """The rows of a Parquet file with the wanted columns, dates and times as ISO days.
+    """Stream the rows of a Parquet file with the wanted columns, dates and times as ISO days.
 
     Raises `InvalidInput` for a file that is damaged, or that names a column twice; inside gzip also for a large one.
     """
@@ -161,9 +163,9 @@ def _plain(value: Any) -> Any:
 
 
 def parse_column_map(text: str, usual: Usual, nouns: str) -> dict[str, str]:
-    """`title=headline,text=body` as a map of fields to columns; `authors=` says that no column holds them.
+    """Parse `title=headline,text=body` to a map from fields to columns; `authors=` says that no column holds them.
 
-    `nouns`: what has the fields. Raises `InvalidInput` for a field that they do not have.
+    `nouns`: what has the fields, for messages. Raises `InvalidInput` for an unknown field.
     """
     column_map: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -175,7 +177,7 @@ def parse_column_map(text: str, usual: Usual, nouns: str) -> dict[str, str]:
 
 
 def check_column_map(column_map: Mapping[str, str], usual: Usual, nouns: str) -> dict[str, str]:
-    """The map, when it maps these fields only. Raises `InvalidInput` otherwise."""
+    """Return the map if it maps known fields only. Raises `InvalidInput` otherwise."""
     unknown = next((field for field in column_map if field not in usual), None)
     if unknown is not None:
         raise InvalidInput(f"no field {unknown!r}; {nouns} have {', '.join(usual)}", field=COLUMNS)
@@ -184,7 +186,7 @@ def check_column_map(column_map: Mapping[str, str], usual: Usual, nouns: str) ->
 
 @lru_cache(maxsize=4096)
 def bare_name(name: str) -> str:
-    """A column's name without capitals and marks."""
+    """Return a column's name without capitals and marks."""
     return _MARKS.sub("", name.lower())
 
 
@@ -198,11 +200,12 @@ def find_columns(
     form: str = "",
     option: str = COLUMNS,
 ) -> dict[str, str]:
-    """The column of each field that has one among these names, which are a table's or, with `is_row`, a row's own.
+    """Return the column of each field that has one among these names, which are a table's or, with `is_row`, a row's
+    own.
 
-    `form`: what a message about a column that is not there ends with; `option`: which option of which command names
-    columns, where it is another command than the one that reads. Raises `InvalidInput` when a column that is
-    needed is not there, and for a table also one that the map names.
+    `form`: the end of a message about a missing column; `option`: which option of which command names columns, where
+    that is another command than the one that reads. Raises `InvalidInput` when a required column is missing, and for a
+    table also when one that the map names is.
     """
     known = {bare_name(name): name for name in reversed(names)}
     found: dict[str, str] = {}
@@ -226,7 +229,7 @@ def find_columns(
 
 
 def check_met(column_map: Mapping[str, str], met: Iterable[str], path: Path) -> None:
-    """Raises `InvalidInput` for a column of the map that no row of a file, or of all files of a folder, has."""
+    """Raise `InvalidInput` for a column of the map that no row of a file, or of all files of a folder, has."""
     met = set(met)
     if missed := set(filter(None, column_map.values())).difference(met):
         there = _listed(sorted(met))

@@ -1,4 +1,5 @@
-"""The records that travel between stages, their Arrow schemas, and the errors. Imports nothing of ours."""
+"""The records that travel between stages, their Arrow schemas, and the errors. This package imports no other of
+trailforge."""
 
 from __future__ import annotations
 

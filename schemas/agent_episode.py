@@ -1,4 +1,4 @@
-"""What an agent did with a question over a back end, and its worth: of an evaluation, or verified to train on."""
+"""Records of what an agent did with one question over one search back end, and how good its answer was."""
 
 from __future__ import annotations
 
@@ -13,50 +13,51 @@ from trailforge.schemas.trajectory import Message, NativeMessage
 from trailforge.schemas.versions import Earlier, Row, migration, rename_back_end
 
 AgentStop = Literal["answered", "too_many_turns", "malformed", "too_long", "failed"]
-"""`answered`: by the agent itself. `too_many_turns`: it would have gone on. `malformed`: its last turn cannot be read.
-`too_long`: there was no room left, or a reply was cut. `failed`: a tool or the model gave an error."""
+"""How an episode ended. `answered`: the agent gave an answer. `too_many_turns`: it reached the limit of turns.
+`malformed`: its last turn cannot be read. `too_long`: the context had no room left, or a reply was cut. `failed`: a
+tool or the model raised an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSearch:
-    """One search of an agent, and what it was given."""
+    """One search of an agent, with what the search returned."""
 
     query: str
     entities: tuple[str, ...] = ()
-    """Looked up in a knowledge graph."""
+    """Names that the search looked up in a knowledge graph."""
     relations: tuple[str, ...] = ()
     document_ids: tuple[str, ...]
-    """Of the passages that it was given, best first."""
+    """Ids of the passages that the search returned, best first."""
     titles: tuple[str, ...]
-    """In the same order."""
+    """Titles of these passages, in the order of `document_ids`."""
     source_ids: tuple[str, ...] = ()
-    """Of the documents that passages were made from which are none themselves, as summaries."""
+    """Ids of the original documents behind passages that are not documents themselves, such as summaries."""
     source_titles: tuple[str, ...] = ()
-    """Of the same; empty where it is not known."""
+    """Titles of the documents in `source_ids`; empty where they are not known."""
     scores: tuple[float, ...]
-    """Of the back end; those of different back ends tell nothing about each other."""
+    """The back end's scores of the passages; scores of different back ends cannot be compared."""
     triples: tuple[str, ...] = ()
-    """As the agent read them."""
+    """Triples of the knowledge graph, as the agent read them."""
     context_tokens: int
-    """Of what it was given to read."""
+    """Number of tokens that the search gave the agent to read."""
     seconds: float
-    """That the search took; 0: not known."""
+    """Seconds that the search took; 0 when not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCall:
-    """A model call that is no turn of the conversation, as when documents are read for it."""
+    """A model call outside the conversation, for example one that reads documents for the agent."""
 
     purpose: str
     prompt: str
     reply: str
     is_cut: bool = False
-    """The reply came to no end. Rows of before do not say."""
+    """Whether the reply was cut before its end. False in rows of earlier versions, which did not record it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelUsage:
-    """What one model was asked."""
+    """How many calls and tokens one model was asked for."""
 
     model: str
     calls: int
@@ -66,61 +67,66 @@ class ModelUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCosts:
-    """What an episode took."""
+    """What an episode cost in turns, searches, model calls, tokens and time."""
 
     calls: int
-    """Of the agent's model and of those that its searches ask; so are the tokens."""
+    """Calls of the agent's model and of the models that its searches ask. The token counts cover the same calls."""
     prompt_tokens: int
     completion_tokens: int
     context_tokens: int
-    """Of all that was retrieved and shown."""
+    """Number of tokens of all that was retrieved and shown."""
     others: tuple[ModelUsage, ...] = ()
-    """What of it is of other models than the agent's, as of searches that ask one. Rows of before do not say."""
+    """The part of these costs that other models than the agent's caused, such as those that searches ask. Empty in rows
+    of earlier versions."""
     cached_tokens: int | None = None
     """So many of the agent's prompt tokens its server had in its prefix cache; None where it never said any."""
     seconds: float | None
-    """From question to end, waiting for model and tools; None: not known, for the ledger had some of its replies."""
+    """Seconds from question to end, waiting for model and tools included; None when not known, because some replies
+    came from the ledger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentScores:
-    """An answer against its golds, and searches against the documents that it rests on."""
+    """Scores of an answer against the gold answers, and of the searches against the supporting documents."""
 
     exact_match: float
     f1: float
     contain_em: float
-    """A gold answer stands in the answer, letter by letter, both normalised: the papers' measure; long answers gain.
-    Of options, and of a set of answers, `exact_match`: who names everything names the right ones too."""
+    """Whether a gold answer occurs in the answer letter by letter, both normalised. Papers report this measure; it
+    favours long answers. For questions with options or with a set of answers it is `exact_match`, since an answer that
+    names everything also names the right ones."""
     right: float
-    """By our own matcher (`rewards.matching`), which wants the answer to be the gold one."""
+    """Score by trailforge's own matcher (`rewards.matching`), which asks whether the answer is the gold one."""
     judge: float | None = None
-    """A judging model's verdict, 0 to 1; None: none was asked."""
+    """Verdict of a judging model, 0 to 1; None when no judge was asked."""
     supporting_recall: float | None = None
-    """Share of the supporting documents that some search brought; None: the data set does not name them."""
+    """Share of the supporting documents that some search returned; None when the data set does not name them."""
     found_at: tuple[int | None, ...] = ()
-    """For each supporting document, in the order of the hops, the 0-based search that brought it first; None: none."""
+    """For each supporting document, in the order of the hops, the 0-based search that returned it first; None when no
+    search did."""
     answer_in_text: float | None = None
-    """1.0 where a text that a search gave states a gold answer, else 0.0; None: not looked for, as what was read is not
-    known, or no text states such an answer (yes and no, letters of options)."""
+    """1.0 where a text that a search returned states a gold answer, else 0.0; None when not looked for, because what
+    was read is not known or because no text states such an answer (yes and no, letters of options)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardPart:
-    """What a reward is made of, by the name that the equations of its preset give."""
+    """One named part of a reward; the names are those in the equations of its preset."""
 
     name: str
     value: float | None
-    """None: not known."""
+    """Value of this part; None when not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingStep:
-    """Where in a training an episode was made, and what it was paid there."""
+    """The step of a training in which an episode was made, and the reward that it was paid."""
 
     step: int
-    """The optimizer step that was the first to train it, from 1; 0: the framework does not say."""
+    """The optimizer step that trained the episode first, from 1; 0 when the framework does not say."""
     reward: float | None = None
-    """None: it was paid nothing, as its search failed, or later, by the framework."""
+    """Reward that the episode was paid; None when it was paid none because its search failed, or when the framework
+    paid it later."""
     parts: tuple[RewardPart, ...] = ()
 
 
@@ -255,29 +261,30 @@ class AgentEpisode:
     """See `Question.answer_set`."""
     agent: str
     protocol: str
-    """That its conversation follows; empty: none of ours."""
+    """Name of the protocol that the conversation follows; empty when it follows none of trailforge."""
     backend: str
     index: str
-    """Hash of what was searched; empty: the question's own paragraphs, or the web."""
+    """Hash of the index that was searched; empty when the question's own paragraphs or the web were searched."""
     model: str
     seed: int
-    """In a training, which draws without one for each episode: its number in the step."""
+    """Seed of the episode. In a training, which draws without one seed for each episode, it is the episode's number in
+    its step."""
     messages: tuple[Message, ...]
     """The conversation: what the model was sent and what it wrote, in order."""
     searches: tuple[AgentSearch, ...]
     calls: tuple[AgentCall, ...] = ()
-    """Beside the conversation."""
+    """Model calls outside the conversation."""
     answer: str
-    """Empty unless it gave one."""
+    """The agent's final answer; empty when it gave none."""
     stop: AgentStop
     error: str = ""
-    """What failed."""
+    """Message of the error that ended the episode; empty when none did."""
     costs: AgentCosts
     scores: AgentScores
     failures: tuple[str, ...] = ()
-    """Tags of what went wrong, from `evaluation.failures`; empty for a right answer that its searches bear out."""
+    """Tags of what went wrong, from `evaluation.failures`; empty for a right answer that the searches support."""
     training: TrainingStep | None = None
-    """None: an evaluation's."""
+    """The training step that made the episode; None for episodes of an evaluation."""
     browse: BrowseRecord | None = None
     """The whole episode of an agent with several tools, in its native form; None for agents of one tool."""
     schema_version: str = SCHEMA_VERSION
@@ -285,15 +292,15 @@ class AgentEpisode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromMemory:
-    """What the same model said to a question without any search: what a question that it knows leaves behind."""
+    """Answers of the same model to a question without any search, which show whether it knew the answer before."""
 
     question_id: str
     question: str
     golds: tuple[str, ...]
     draws: int
-    """How often it was asked; 0: not at all."""
+    """How often the model was asked; 0 when it was not asked."""
     answers: tuple[str, ...]
-    """Replies that were cut are left out."""
+    """The model's answers; replies that were cut are left out."""
 
 
 def _rename_in_episode(row: Row) -> Row:
@@ -311,50 +318,50 @@ class AgentTrajectory:
     )
 
     uid: str
-    """Hash of the episode's and of the draw."""
+    """Hash of the episode's uid and of the draw's number."""
     question_id: str
     agent: str
     agent_config: str
     """Hash of the agent's name, its numbers and its words."""
     sft_protocol: str
-    """Of the SFT row that is made of it; empty: its conversation is in no protocol of ours."""
+    """Protocol of the SFT row that is made of this row; empty when the conversation is in no protocol of trailforge."""
     graph: str
-    """Hash of the knowledge graph that was searched; empty: none."""
+    """Hash of the knowledge graph that was searched; empty when none was."""
     sample: int
-    """Number of the draw; each has a seed of its own."""
+    """Number of the draw; each draw has its own seed."""
     episode: AgentEpisode
-    """As an evaluation has it, but `seconds` are 0: a row does not follow from a clock."""
+    """The episode as an evaluation records it, but with all `seconds` 0: a row must not depend on a clock."""
     gold_hops: tuple[Hop, ...]
     num_hops: int
     token_estimate: int
-    """Of the conversation, by `schemas.text.count_conversation`."""
+    """Number of tokens of the conversation, counted by `schemas.text.count_conversation`."""
     draws: int
-    """Episodes that were drawn on the question; one that broke off is none."""
+    """Number of episodes that were drawn on the question, without those that broke off."""
     right_draws: int
-    """Those of them whose answer is right, and whose last turn does not say that it guesses."""
+    """Number of drawn episodes whose answer is right and whose last turn does not say that it guesses."""
     memory_draws: int = 0
-    """How often the same model was asked without any search; 0: not at all."""
+    """How often the same model was asked the question without any search; 0 when it was not asked."""
     memory_answers: tuple[str, ...] = ()
-    """What it said; replies that were cut are left out."""
+    """What the model answered without search; replies that were cut are left out."""
     readings: tuple[FactReading, ...] = ()
-    """Of what the answer rests on, where nothing that was read names it plainly; of episodes that no other filter
-    rejects."""
+    """Readings of facts that the answer rests on, where no text that was read names them plainly. Only made for
+    episodes that no other filter rejects."""
     filters: tuple[FilterScore, ...] = ()
     """What each filter measured."""
     sft_calls: bool = False
-    """Whether, where it is in no protocol, SFT rows are made of its conversation and of each call whose reply was used,
-    as these were sent: all of them are turns of a chat."""
+    """Whether, for a conversation in no protocol, SFT rows are made of the conversation and of each call whose reply
+    was used, exactly as they were sent. That needs all of them to be turns of a chat."""
     provenance: Provenance
     schema_version: str = SCHEMA_VERSION
 
     @property
     def golds(self) -> tuple[str, ...]:
-        """The gold answer, then its aliases."""
+        """Return the gold answer, then its aliases."""
         return self.episode.golds
 
     @property
     def from_memory(self) -> FromMemory:
-        """What the model knows of the question."""
+        """Return what the model answered to the question without search."""
         return FromMemory(
             question_id=self.question_id,
             question=self.episode.question,

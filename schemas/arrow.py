@@ -1,4 +1,5 @@
-"""Records to Arrow and back. A row's shape stands in one place, its dataclass; the Arrow schema follows from it.
+"""Conversion of records to Arrow and back. The dataclass alone defines a row's shape; its Arrow schema is derived from
+it.
 
 `str, int, float, bool` become `string, int64, double, bool`; `tuple[X, ...]` a list; a record a struct; `Literal` of
 strings a string; `X | None` a nullable field, everything else non-null. Each table's metadata names record and version.
@@ -33,13 +34,14 @@ _ROWS_PER_GROUP = 500
 
 @cache
 def arrow_schema(record: type) -> pa.Schema:
-    """The Arrow schema of a record class, with its name and version as metadata."""
+    """Return the Arrow schema of a record class, with its name and version as metadata."""
     metadata = {"trailforge.record": stored_name(record), "trailforge.version": version_of(record)}
     return pa.schema(list(_fields(record)), metadata=metadata)
 
 
 def to_table(record: type[Record], rows: Sequence[Record]) -> pa.Table:
-    """Rows as an Arrow table. Raises `InvalidInput` naming row and field for a value missing or of a wrong type."""
+    """Convert rows to an Arrow table. Raises `InvalidInput` naming row and field for a missing value or one of a wrong
+    type."""
     schema = arrow_schema(record)
     values = [to_dict(row) for row in rows]
     try:
@@ -53,9 +55,9 @@ def to_table(record: type[Record], rows: Sequence[Record]) -> pa.Table:
 
 
 def check_schema(record: type, schema: pa.Schema, *, source: object) -> Migration | None:
-    """Refuse a table that does not hold this record in a version that is read, exactly as that version has it.
+    """Refuse a table that does not hold this record in a readable version, with exactly the columns of that version.
 
-    Returns how its rows become rows of now; None when they are.
+    Returns the migration that brings its rows to the current version; None when they have it already.
     """
     metadata = schema.metadata or {}
     name = metadata.get(b"trailforge.record", b"").decode()
@@ -98,7 +100,8 @@ def iter_parquet(path: Path, record: type[Record]) -> Iterable[list[Record]]:
 
 
 def read_columns(path: Path, record: type, columns: Sequence[str]) -> pa.Table:
-    """Some columns of a file, those of the version before by way of its rows. Raises as `iter_parquet`."""
+    """Read some columns of a file. A file of the previous version is migrated row by row first. Raises as
+    `iter_parquet`."""
     with _reading(path), pq.ParquetFile(path) as file:
         if check_schema(record, file.schema_arrow, source=path) is None:
             return file.read(columns=list(columns))
@@ -117,7 +120,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def from_stored(record: type[Record], content: Any, *, source: object) -> Record:
-    """A JSON object with its `schema_version` as a record, that of the version before migrated.
+    """Read a JSON object with its `schema_version` as a record, migrating one of an earlier version.
 
     Raises `InvalidInput` for a version that is not read, and as `from_dict`.
     """
@@ -129,7 +132,8 @@ def from_stored(record: type[Record], content: Any, *, source: object) -> Record
 
 
 def from_payload(record: type[Record], content: Any) -> Record:
-    """A row as another one holds it, that of the version before migrated; not all records say their version.
+    """Read a record that another row holds as JSON, migrating one of an earlier version; not all records state their
+    version.
 
     Raises `InvalidInput` as `from_stored`.
     """
@@ -145,7 +149,7 @@ def _records(record: type[Record], table: pa.Table, migrate: Migration | None, s
 
 
 def to_dict(value: Any) -> Any:
-    """A record as plain dicts and lists."""
+    """Convert a record to plain dicts and lists."""
     if type(value) in _SCALARS:
         return value
     if dataclasses.is_dataclass(value):
@@ -156,7 +160,7 @@ def to_dict(value: Any) -> Any:
 
 
 def from_dict(record: type[Record], value: dict[str, Any]) -> Record:
-    """Plain dicts and lists as a record. Raises `InvalidInput` for missing, unknown or ill-typed fields."""
+    """Convert plain dicts and lists to a record. Raises `InvalidInput` for missing, unknown or ill-typed fields."""
     if not isinstance(value, dict):
         raise InvalidInput(f"expected an object, got {type(value).__name__}", field=record.__name__)
     places = _places(record)
@@ -315,9 +319,9 @@ def read_rows(paths: Iterable[Path], record: type[Record]) -> Iterable[Record]:
 
 
 def check_table_file(path: Path, record: type, expected: int) -> None:
-    """Raise unless a file holds exactly `expected` rows of this record, as its footer says. No row is read.
+    """Raise unless a file's footer says that it holds exactly `expected` rows of this record. No row is read.
 
-    `CountMismatch` for another number of them, `InvalidInput` for anything else.
+    Raises `CountMismatch` for another number of rows, `InvalidInput` for anything else.
     """
     try:
         with pq.ParquetFile(path) as file:

@@ -1,4 +1,4 @@
-"""Collected documents, bundles of them that belong together, and the questions made of a bundle (R-Search)."""
+"""Records of collected documents, of bundles of related documents, and of the questions made of a bundle (R-Search)."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from trailforge.schemas.question import AskedQuestion, Document, write_options
 from trailforge.schemas.versions import Earlier, migration
 
 SourceKind = Literal["news", "academic", "general"]
-"""Which tool finds such documents: a search plan names News, Academic or General."""
+"""Kind of a source, which names the search tool that finds its documents: a search plan names News, Academic or
+General."""
 BundleQuestionType = Literal["factual", "causal", "single_choice", "multiple_choice"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceDocument:
-    """A document as a source gave it, normalised. The table `documents`."""
+    """A document from a source, normalised: one row of the table `documents`."""
 
     STORED_AS: ClassVar[str] = "SourceDocument"
     SCHEMA_VERSION: ClassVar[str] = "1.1"
     EARLIER: ClassVar[Earlier] = {"1.0": migration()}  # without `is_own_source`
 
     id: str
-    """`source:native id`; unique over all sources."""
+    """Unique id of the form `source:native id`."""
     source: str
-    """Name of the feed, archive or file it comes from: `wikinews`, `arxiv`, …"""
+    """Name of the feed, archive or file that the document comes from: `wikinews`, `arxiv`, …"""
     kind: SourceKind
     title: str
     text: str
@@ -37,16 +38,18 @@ class SourceDocument:
     authors: tuple[str, ...] = ()
     licence: str = ""
     is_own_source: bool = False
-    """It is independent of the others of its `source`: one archive holds what many report."""
+    """Whether the document is independent of the others of its `source`, as in an archive that holds many publishers'
+    reports."""
 
     @property
     def origin(self) -> str:
-        """What counts as one source: of all but papers and what is `is_own_source` the publisher or archive."""
+        """Return what counts as one source: the document itself for papers and where `is_own_source`, else its
+        publisher or archive."""
         return self.id if self.is_own_source or self.kind == "academic" else self.source
 
     @property
     def document(self) -> Document:
-        """As retrievers know it."""
+        """Return the document in the form that retrievers index."""
         return Document(
             id=self.id,
             title=self.title,
@@ -59,7 +62,7 @@ class SourceDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentEmbedding:
-    """A document's vector, of length 1. The table `embeddings`."""
+    """A document's embedding vector, of length 1: one row of the table `embeddings`."""
 
     STORED_AS: ClassVar[str] = "DocumentEmbedding"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
@@ -70,22 +73,24 @@ class DocumentEmbedding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleLink:
-    """Why two documents are together."""
+    """The reasons why two documents are in one bundle."""
 
     first: str
-    """Id of a document."""
+    """Id of the first document."""
     second: str
     cosine: float
-    """Of the documents' vectors as bundling compares them; with `bundles.is_centred` less what archives share."""
+    """Cosine of the documents' vectors as bundling compares them; with `bundles.is_centred`, what all documents of an
+    archive share is subtracted first."""
     names: tuple[str, ...] = ()
-    """Named entities of both, case-folded, the most telling first."""
+    """Named entities that both documents mention, case-folded, the most distinctive first."""
     days_apart: int | None = None
-    """Between their dates; None when one is unknown."""
+    """Days between the documents' dates; None when one date is unknown."""
     shared: float | None = None
-    """The sum over all names that both have, which `bundles.min_shared` asks for. None in rows of earlier versions."""
+    """Summed weight of all names that both documents have, which must reach `bundles.min_shared`. None in rows of
+    earlier versions."""
     copied: float | None = None
-    """Share of the shorter document's text that the other holds, estimated, 0 to 1: from a half on they are copies,
-    which no bundle holds. None in rows of earlier versions."""
+    """Estimated share of the shorter document's text that the other one contains, 0 to 1. From one half on they count
+    as copies, which no bundle holds. None in rows of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,36 +100,38 @@ class Bundle:
     STORED_AS: ClassVar[str] = "Bundle"
     SCHEMA_VERSION: ClassVar[str] = "1.3"
     EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration(), "1.2": migration()}
-    """Without `links`; `askable`; `retold`, `worth` and `origins`, and `shared` and `copied` of links."""
+    """Migrations of versions without `links`, without `askable`, and without `retold`, `worth`, `origins` and the
+    fields `shared` and `copied` of links."""
 
     uid: str
     """Hash of the sorted document ids."""
     document_ids: tuple[str, ...]
     sources: tuple[str, ...]
-    """Of the documents, in their order."""
+    """Sources of the documents, in the order of the documents."""
     cohesion: float
-    """Mean cosine over all pairs."""
+    """Mean cosine over all pairs of documents."""
     theme: str
-    """Words that its documents share and others rarely have, the most telling first."""
+    """Words that the documents share and others rarely have, the most distinctive first."""
     links: tuple[BundleLink, ...] = ()
     """Each pair of documents once, in their order."""
     askable: int | None = None
     """How much each of its two best documents says of what both name and the other does not say, 0 to 8. None in rows
     of version 1.1 and before."""
     retold: float | None = None
-    """How much of the one of them the other tells, too, 0 to 1: near 1 for two reports of one event. None in rows of
-    version 1.2 and before."""
+    """Share of one document's content that the other also reports, 0 to 1: near 1 for two reports of one event. None in
+    rows of version 1.2 and before."""
     worth: float | None = None
-    """What can be asked about it: questions are asked of bundles in this order. From `askable` and `retold`, and higher
-    where few documents name what both name. None in rows of version 1.2 and before."""
+    """How much can be asked about the bundle; questions are asked of bundles in this order. It combines `askable` and
+    `retold`, and is higher where few documents name what both name. None in rows of version 1.2 and before."""
     origins: tuple[str, ...] = ()
-    """What counted as each document's source when bundles were made (`SourceDocument.origin`), in their order: of a
-    paper the paper, for its archive or conference holds what many report. Empty in rows of version 1.2 and before."""
+    """What counted as each document's source when bundles were made (`SourceDocument.origin`), in the order of the
+    documents. A paper is its own origin, since its archive or conference holds many authors' work. Empty in rows of
+    version 1.2 and before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleInput:
-    """A bundle with its documents: what questions are made of."""
+    """A bundle together with its documents, from which questions are made."""
 
     STORED_AS: ClassVar[str] = "BundleInput"
     SCHEMA_VERSION: ClassVar[str] = "1.4"
@@ -142,14 +149,14 @@ class BundleHop:
 
     document_id: str
     evidence: str
-    """Quoted from the document."""
+    """Sentences quoted from the document as evidence."""
     reasoning: str
-    """How it joins the other hops."""
+    """How this hop connects to the other hops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanNode:
-    """A search of an NL-DAG."""
+    """One search in the plan of a question, a directed acyclic graph in natural language (NL-DAG)."""
 
     node_id: str
     query: str
@@ -158,7 +165,7 @@ class PlanNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanEdge:
-    """`dst` needs what `src` finds."""
+    """A dependency in a search plan: node `dst` needs what node `src` finds."""
 
     src: str
     dst: str
@@ -166,13 +173,13 @@ class PlanEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterScore:
-    """What one filter measured on a row."""
+    """The score that one filter gave a row."""
 
     name: str
     score: float
     passed: bool
     reason: str = ""
-    """Why it did not pass; empty when it did."""
+    """Why the row did not pass the filter; empty when it passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,25 +202,27 @@ class BundleQuestion:
     """Letters of the correct options."""
     hops: tuple[BundleHop, ...]
     dag_text: str
-    """The plan as an agent writes it into `<search>`."""
+    """The search plan as an agent writes it into `<search>`."""
     dag_nodes: tuple[PlanNode, ...]
     dag_edges: tuple[PlanEdge, ...]
     filters: tuple[FilterScore, ...]
     complexity: float
-    """0 (easy) to 1 (hard); see `generators.document_bundles`."""
+    """Complexity of the question from 0 (easy) to 1 (hard); see `generators.document_bundles`."""
     curriculum_stage: int
-    """1 … S, easy first."""
+    """Stage of the curriculum, from 1 for the easiest questions."""
     preset: str
     provenance: Provenance
     aliases: tuple[str, ...] = ()
-    """Other wordings of the answer: names, number forms."""
+    """Other wordings of the answer, such as names and number forms."""
     key_facts: tuple[str, ...] = ()
-    """What an explanation has to say to be right, all of it; wordings of one fact are parted by `|`."""
+    """Facts that an explanation has to state, all of them, to be right; alternative wordings of one fact are separated
+    by `|`."""
     as_of: str = ""
-    """ISO date of the youngest document that its hops quote: as of then the answer holds. Empty without dates."""
+    """ISO date of the youngest document that the hops quote: the answer holds as of that date. Empty without dates."""
 
     def asked(self) -> AskedQuestion:
-        """As training asks it: options as letters. Its hops are quotations, not questions."""
+        """Return the question as training asks it, its options by letter. The hops are left out: they hold quotations,
+        not questions."""
         return AskedQuestion(
             id=self.uid,
             text=write_options(self.question, self.options),

@@ -1,4 +1,4 @@
-"""What people say of finished rows, what then holds for a row, and what became of it in the curated data set."""
+"""Records of people's decisions on finished rows, of the ruling that follows for each row, and of its outcome."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from typing import ClassVar, Literal
 from trailforge.schemas.versions import Earlier, migration
 
 DecisionAction = Literal["accept", "reject", "fix", "comment", "withdraw"]
-"""`withdraw` takes back all that oneself had decided on the row; one's comments stay."""
+"""Actions that a person can take on a row; `withdraw` takes back all of one's own decisions on it, but not one's
+comments."""
 RulingAction = Literal["accept", "reject", "fix"]
 CuratedAction = Literal["accept", "reject", "fix", "follow"]
-"""`follow`: the row went because one that it was made of was rejected or fixed."""
+"""Outcome for a row in the curated data set; `follow` means that it was removed because a row it was made of was
+rejected or fixed."""
 PatternField = Literal["question", "answer", "title", "text", "publisher", "relation", "entity"]
-"""Part of a source that a pattern is held against. Which a source has follows from what it is."""
+"""Part of a source that a pattern is matched against. Which parts a source has depends on its kind."""
 PatternAction = Literal["refuse", "withdraw"]
 
 DECISIONS_LOG = "curation/decisions.jsonl"
-"""In a run's folder."""
+"""Path of the log of decisions, relative to a run's folder."""
 PATTERNS_LOG = "curation/patterns.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """One word of one person on one row: a line of `curation/decisions.jsonl` beside the run's tables."""
+    """One decision of one person on one row: a line of `curation/decisions.jsonl` beside the run's tables."""
 
     STORED_AS: ClassVar[str] = "Decision"
     SCHEMA_VERSION: ClassVar[str] = "1.1"
@@ -32,104 +34,104 @@ class Decision:
     run_id: str
     table: str
     uid: str
-    """Of the row; in `inputs/` its id."""
+    """Uid of the row; in the table `inputs/` its id."""
     who: str
     when: str
-    """ISO 8601 in UTC with microseconds and a `Z`: as text in the order of time."""
+    """Time of the decision, ISO 8601 in UTC with microseconds and a `Z`, so that sorting as text sorts by time."""
     action: DecisionAction
     reason: str = ""
-    """Of a rejection, one line."""
+    """Reason of a rejection, one line."""
     field: str = ""
-    """Of a fix: a field, or a part of it as `messages.3.content`."""
+    """Field that a fix changes, or a part of it, such as `messages.3.content`."""
     value: str = ""
-    """Of a fix: the right value as JSON."""
+    """Right value that a fix sets, as JSON."""
     comment: str = ""
     source_id: str = ""
-    """Id of the question, document or path that the row was made of; empty where that is not one thing."""
+    """Id of the question, document or path that the row was made of; empty where it was made of several."""
     source_hash: str = ""
-    """Of what that says (`pipelines.sources.refused.hash_source`), as other files have other questions of the same id;
-    empty where it is not known, as in logs of version 1.0."""
+    """Hash of the source's content (`pipelines.sources.refused.hash_source`), since the same id can mean another
+    question in another file; empty where it is not known, as in logs of version 1.0."""
     schema_version: str = SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatternDecision:
-    """One word of one person on a kind of source that nothing is to be made of: a line of `curation/patterns.jsonl`."""
+    """One person's refusal of a kind of source, of which no rows shall be made: a line of `curation/patterns.jsonl`."""
 
     STORED_AS: ClassVar[str] = "PatternDecision"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     run_id: str
-    """Of the run that it was said over."""
+    """Id of the run in which the decision was made."""
     field: PatternField
     pattern: str
-    """Regular expression, searched for in the field."""
+    """Regular expression that is searched for in the field."""
     who: str
     when: str
-    """As in `Decision`."""
+    """Time of the decision, as in `Decision.when`."""
     action: PatternAction
-    """`withdraw` takes back one's own refusal."""
+    """Action of the decision; `withdraw` takes back one's own refusal."""
     reason: str = ""
-    """Of a refusal, one line."""
+    """Reason of a refusal, one line."""
     schema_version: str = SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedPattern:
-    """A kind of source that somebody refuses, when all are heard."""
+    """A kind of source that at least one person refuses, once all decisions are combined."""
 
     field: PatternField
     pattern: str
     detail: str
-    """Who gave which reason."""
+    """Names of the people who refused it, with their reasons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
-    """What a field has to be."""
+    """A value that a person set for a field."""
 
     field: str
     value: str
-    """As JSON."""
+    """The value as JSON."""
     who: str
     when: str = ""
-    """As in `Decision`; empty where only what holds is told."""
+    """Time of the decision, as in `Decision.when`; empty in a `Ruling` that only lists what holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """What holds for a row when all who decided on it are heard."""
+    """What holds for a row once the decisions of all people are combined."""
 
     table: str
     uid: str
     action: RulingAction
     reason: str = ""
-    """Of a rejection: the first one given."""
+    """First reason that was given for a rejection."""
     detail: str = ""
-    """Of a rejection: who gave which reason."""
+    """Names of the people who rejected the row, with their reasons."""
     fixes: tuple[Fix, ...] = ()
-    """By field, the whole before its parts: in this order they are made."""
+    """Fixes by field, a whole field before its parts; they are applied in this order."""
     who: tuple[str, ...] = ()
-    """All who decided, by name."""
+    """Names of all people who decided on the row."""
     source_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedFix:
-    """A fix with what stood there before."""
+    """A fix that was applied, with the value that it replaced."""
 
     field: str
     old_value: str
-    """As JSON, like the new one."""
+    """The replaced value as JSON."""
     new_value: str
     who: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CuratedRow:
-    """A row of the run that people decided on, and what became of it: one row of `curated/` in the curated data set.
+    """A row of the run that people decided on, and its outcome: one row of `curated/` in the curated data set.
 
-    With these rows the tables of the run can be had back as they were, which is how the data set is verified.
+    These rows allow the original tables of the run to be restored, which is how the curated data set is verified.
     """
 
     STORED_AS: ClassVar[str] = "CuratedRow"
@@ -137,9 +139,9 @@ class CuratedRow:
 
     table: str
     uid: str
-    """Of the row as the run made it; a fixed row is derived from it."""
+    """Uid of the row as the run made it; the fixed row is derived from it."""
     new_uid: str | None
-    """Of the fixed row that stands in its place; None for all others."""
+    """Uid of the fixed row that replaces this one; None for all other outcomes."""
     action: CuratedAction
     reason: str
     detail: str
@@ -151,4 +153,4 @@ class CuratedRow:
     position: int | None
     """0-based place in that file as the run wrote it; None for a source."""
     payload: str
-    """The row as it was, as JSON; empty where it still is."""
+    """The original row as JSON; empty where the table still holds it."""

@@ -1,6 +1,5 @@
-"""Episodes that agents lead: of R-Search a plan of searches, what they found and an answer; of DynaSearcher (section 3)
-searches of documents and graph with annotations and rewards, and pairs of a good and a bad one.
-"""
+"""Records of search episodes. R-Search: a search plan, what the searches found, and an answer. DynaSearcher (section
+3): searches of documents and graph with annotations and rewards, and pairs of a better and a worse episode."""
 
 from __future__ import annotations
 
@@ -16,22 +15,23 @@ from trailforge.schemas.trajectory import ChatMessage, Message, PreferenceRow, T
 from trailforge.schemas.versions import Earlier, Row, migration, rename_back_end
 
 AnswerScoredBy = Literal["options", "matching", "judge", "key_facts", "words"]
-"""What said how right an answer is; `words`: the F1 of its words, in rows of earlier versions."""
+"""Method that scored the answer; `words` is the F1 of its words, in rows of earlier versions."""
 
 SearchStatus = Literal["found", "skipped", "failed"]
-"""Of a search: it was run, it was not (no query, no such tool), or its tool failed."""
+"""Outcome of a search: `found`, it was run; `skipped`, it had no query or named no known tool; `failed`, its tool
+failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSearch:
-    """A node of an episode's plan, and what became of it."""
+    """One search of an episode's plan, with its outcome."""
 
     node_id: str
     query: str
     tool: str
     status: SearchStatus
     passages: tuple[Passage, ...]
-    """Best first, as found: in the conversation their text is escaped."""
+    """Passages that the search found, best first, unescaped; the conversation shows them escaped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +61,9 @@ class SearchEpisode:
     uid: str
     """Hash of question and conversation: the same episode has the same uid in every run."""
     question_id: str
-    """The uid of the `BundleQuestion`."""
+    """Uid of the `BundleQuestion` that the episode answers."""
     question: str
-    """As asked: with its options by letter."""
+    """The question as it was asked, with its options by letter."""
     type: BundleQuestionType
     answer: str
     """The gold answer as an agent gives it: letters for choices (`A, C`), words otherwise."""
@@ -72,21 +72,21 @@ class SearchEpisode:
     options: tuple[str, ...]
     correct_options: tuple[str, ...]
     origin: Origin
-    """`oracle`: told along the gold plan. `policy`: sampled from a model."""
+    """`oracle`: composed along the gold plan. `policy`: sampled from a model."""
     thought: str
-    """Before the search; empty when the conversation cannot be read."""
+    """The agent's thought before the search; empty when the conversation cannot be read."""
     plan_text: str
-    """As in `<search>`; empty as above."""
+    """The plan as the agent wrote it into `<search>`; empty when the conversation cannot be read."""
     plan_nodes: tuple[PlanNode, ...]
     plan_edges: tuple[PlanEdge, ...]
     searches: tuple[PlannedSearch, ...]
-    """In the order of execution; none when the plan was not run."""
+    """Searches in the order of execution; none when the plan was not run."""
     messages: tuple[Message, ...]
     final_answer: str
     num_tool_calls: int
-    """Searches that a tool was asked for."""
+    """Number of searches that a tool was asked for."""
     num_hops: int
-    """Of the question."""
+    """Number of hops of the question."""
     token_estimate: int
     """Length by the rule of `protocols.base.estimate_tokens`; a trainer counts with its own tokenizer."""
     evidence_found: float
@@ -94,114 +94,115 @@ class SearchEpisode:
     reward: RSearchReward
     provenance: Provenance
     thoughts: ThoughtSource = "templates"
-    """Who worded the thought before the search: the model, or sentences from pools."""
+    """Author of the thought before the search: the model, or sentences from fixed pools."""
     scored_by: AnswerScoredBy = "words"
-    """What `reward.answer` is the score of. A gold plan's is 1: it answers with the gold answer."""
+    """Method that gave the score `reward.answer`. A gold plan scores 1, since it answers with the gold answer."""
     gold_in_queries: float = 0.0
-    """Largest share of a query's words that are the gold documents' titles', answer's or key facts' and not the
-    question's. 0 also in rows from before it was measured."""
+    """Largest share of a query's words that occur in the gold documents' titles, answer or key facts but not in the
+    question. 0 in rows from before it was measured."""
     schema_version: str = SCHEMA_VERSION
 
 
 KgTrajectoryKind = Literal["good", "bad"]
-"""`good`: in the right form, with a right final answer. Filters ask for more."""
+"""Class of an episode: `good` ones are well-formed and end with a right answer. Filters ask for more."""
 KgFlag = Literal["stale_or_conflicting"]
-"""`stale_or_conflicting`: knowledge graph and documents answer a search differently; see `KgConflict`."""
+"""Remarks on an episode; `stale_or_conflicting`: graph and documents answer a search differently; see `KgConflict`."""
 EpisodeStop = Literal["answered", "too_many_turns", "malformed", "too_long"]
 """How an episode ended; see `protocols.episodes`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityLink:
-    """An entity that one mention of a search may mean; a mention that means nothing has one link without entity."""
+    """An entity that one mention in a search may mean; a mention without any match has one link without entity."""
 
     mention: str
     entity_id: str | None
-    """None when no name in the graph is similar, as all that follows."""
+    """Id of the entity; None, like all fields after it, when no name in the graph is similar."""
     label: str | None
     score: float | None
-    """0 to 1; see `EntityMatch`."""
+    """Similarity of the names, 0 to 1; see `EntityMatch`."""
     margin: float | None
     is_searched: bool
-    """Its triples were looked up."""
+    """Whether the entity's triples were looked up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelationLink:
-    """The relation that a phrase of a search means best."""
+    """The relation that best matches a phrase of a search."""
 
     phrase: str
     relation_id: str | None
-    """None when no relation is similar, as label and score."""
+    """Id of the relation; None, like label and score, when no relation is similar."""
     label: str | None
     score: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgStep:
-    """One executed search and what both tools gave."""
+    """One executed search, with the results of both tools."""
 
     index: int
-    """0-based place among the episode's searches."""
+    """0-based position among the episode's searches."""
     sub_question: str
-    """The gold hop that is searched for, with its `#k`, when the episode is guided; else the query."""
+    """The gold hop, with its `#k`, that a guided episode searches for; in other episodes the query."""
     query: str
     entities: tuple[EntityLink, ...]
-    """By mention, in the agent's order, the best first."""
+    """Entities that were matched, by mention in the agent's order, the best first."""
     relations: tuple[RelationLink, ...]
-    """One for each phrase, in the agent's order."""
+    """Relations that were matched, one for each phrase in the agent's order."""
     triples_offered: tuple[KgTriple, ...]
-    """Best first, within the tool's limits."""
+    """Triples that the graph returned, best first, within the tool's limits."""
     triples_kept: tuple[KgTriple, ...]
-    """What the filter left and the agent read."""
+    """Triples that the filter kept and the agent read."""
     documents: tuple[Passage, ...]
-    """Best first."""
+    """Passages that the document search returned, best first."""
     answer: str | None
-    """What the agent took from it; None when it does not say, as in free episodes."""
+    """Answer that the agent took from the search; None when it does not say, as in free episodes."""
 
     @property
     def mentions(self) -> tuple[str, ...]:
-        """As the agent wrote them."""
+        """Return the mentions of entities as the agent wrote them."""
         return tuple(dict.fromkeys(link.mention for link in self.entities))
 
     @property
     def phrases(self) -> tuple[str, ...]:
-        """The relations, as the agent wrote them."""
+        """Return the phrases for relations as the agent wrote them."""
         return tuple(link.phrase for link in self.relations)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgConflict:
-    """A search to which the knowledge graph and the documents give different answers."""
+    """A search for which the knowledge graph and the documents give different answers."""
 
     step: int
     """0-based index of the search."""
     kg_value: str
-    """What the kept triples with the asked entity and relation say; several values with commas between them."""
+    """Answer of the kept triples with the asked entity and relation; several values are separated by commas."""
     document_value: str
-    """What the model reads in the documents alone."""
+    """Answer that the model reads in the documents alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactReading:
-    """What a model read, in all that an episode had read, of a fact that its answer rests on."""
+    """Answer of a model that was asked, over all texts that an episode had read, for one fact that its answer rests
+    on."""
 
     question: str
-    """Asks for the fact by itself."""
+    """A question that asks for the fact alone."""
     answer: str
-    """Empty: it is not stated there."""
+    """The fact as the texts state it; empty when they do not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoughtDocument:
-    """A document that the answer rests on, and how near the searches of an episode came to it."""
+    """A document that the answer rests on, and how near the episode's searches came to it."""
 
     id: str | None
-    """Among the question's paragraphs; None when it is not one of them."""
+    """Id of the document among the question's paragraphs; None when it is not one of them."""
     title: str
     similarity: float | None = None
-    """The highest cosine between its text and a document that was found; None where one of its title was found, and
-    where titles alone are asked for."""
+    """Highest cosine between its text and a document that was found; None where a document of its title was found, and
+    where only titles are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,9 +213,9 @@ class KgReward:
     r_acc: float
     r_ans: float
     r_recall: float | None
-    """None when no supporting document is known."""
+    """Reward for recall; None when no supporting document is known."""
     r_penalty: float | None
-    """None when the number of hops is not known."""
+    """Penalty for the number of searches; None when the number of hops is not known."""
     r_gain: float
 
 
@@ -232,23 +233,23 @@ class KgTrajectory:
     question: str
     answer: str
     answer_aliases: tuple[str, ...]
-    """Those of the question, then the graph's names of the answer's entity."""
+    """Aliases of the question's answer, then the graph's names of the answer's entity."""
     kind: KgTrajectoryKind
     origin: Origin
-    """`oracle`: the searches follow the gold decomposition. `policy`: the model searched as it would."""
+    """`oracle`: the searches follow the gold decomposition. `policy`: the model searched freely."""
     plan: tuple[str, ...]
-    """Gold sub-questions that guided the episode; empty when it was free."""
+    """Gold sub-questions that guided the episode; empty when the model searched freely."""
     sample: int
     """Number of the draw among the question's episodes."""
     steps: tuple[KgStep, ...]
     messages: tuple[Message, ...]
     stop: EpisodeStop
     final_answer: str
-    """Empty unless answered."""
+    """The agent's final answer; empty when it gave none."""
     num_tool_calls: int
-    """Executed searches; each asks both tools."""
+    """Number of executed searches; each asks both tools."""
     num_hops: int
-    """Facts to be looked up; see `Question.num_hops`. 0 when it is not known."""
+    """Number of facts to be looked up; see `Question.num_hops`. 0 when it is not known."""
     token_estimate: int
     """Length by the rule of `schemas.estimate_tokens`; a trainer counts with its own tokenizer."""
     gold_hops: tuple[Hop, ...]
@@ -257,17 +258,18 @@ class KgTrajectory:
     reward: KgReward
     flags: tuple[KgFlag, ...]
     conflicts: tuple[KgConflict, ...]
-    """What `stale_or_conflicting` rests on; of selected episodes alone, as others are not held against themselves."""
+    """Conflicts behind the flag `stale_or_conflicting`. Only looked for in selected episodes."""
     provenance: Provenance
     judge_score: float | None = None
     """The judge's verdict on the final answer, in [0, 1]; None when the matcher alone decided."""
     readings: tuple[FactReading, ...] = ()
-    """Of what the answer rests on, where nothing that was read names it plainly; of selected episodes alone."""
+    """Readings of facts that the answer rests on, where no text that was read names them plainly. Only made for
+    selected episodes."""
     schema_version: str = SCHEMA_VERSION
 
     @property
     def golds(self) -> tuple[str, ...]:
-        """The gold answer, then its aliases."""
+        """Return the gold answer, then its aliases."""
         return (self.answer, *self.answer_aliases)
 
 
@@ -289,40 +291,44 @@ class ContrastivePair:
     question: str
     answer: str
     protocol: str = ""
-    """In which both are written; empty: in none that our trainers know, or of an earlier version, in the table's."""
+    """Protocol of both conversations; empty when it is none that trailforge's trainers know, or when rows of an earlier
+    version take it from the table."""
     agent: str = ""
-    """What drew both, and a hash of its name, its numbers and its words; empty where a data set draws in one way."""
+    """Name of the agent that made both episodes, with a hash of its settings and prompts; empty where a data set uses
+    one agent only."""
     agent_config: str = ""
     backend: str = ""
-    """What such an agent searched, and which corpus."""
+    """Back end and corpus that the agent searched; empty where a data set uses one only."""
     index: str = ""
     good_uid: str
-    """In the table of kept episodes."""
+    """Uid of the better episode in the table of kept episodes."""
     bad_uid: str
-    """In `rejected/`."""
+    """Uid of the worse episode in `rejected/`."""
     good_messages: tuple[Message, ...]
-    """Up to `diverges_at` the bad one's, which differ from the good one's in words alone."""
+    """Conversation of the better episode. Before `diverges_at` its messages are those of the worse one, apart from
+    their wording."""
     bad_messages: tuple[Message, ...]
     diverges_at: int
-    """Index of the first message in which they differ, an agent's turn in both: all before it is a common prompt."""
+    """Index of the first message in which the two differ, an agent's turn in both; all before it is a common prompt."""
     bad_answer: str = ""
     reason: str
-    """Name of the filter that rejected the bad one."""
+    """Name of the filter that rejected the worse episode."""
     detail: str
-    """What it said: one line for a person."""
+    """Remark of that filter, one line for a person."""
     good_reward: float | None = None
-    """What the whole episodes are paid; None where the rows of a data set tell no reward."""
+    """Reward of the whole episode; None where the data set's rows have no reward."""
     bad_reward: float | None = None
     origin: Origin = "policy"
-    """`oracle` when one of the two is."""
+    """Origin of the pair: `oracle` when one of the two episodes is."""
     parts_at_fault: bool | None = None
-    """As in `PreferenceRow`."""
+    """Whether the first differing turn is itself at fault, as in `PreferenceRow`."""
     provenance: Provenance | None = None
-    """Of both: the calls of the good one, then those of the bad one. None in rows of an earlier version."""
+    """Provenance of both episodes: the calls of the better one, then those of the worse one. None in rows of an earlier
+    version."""
     schema_version: str = SCHEMA_VERSION
 
     def preference(self, data_source: str, protocol: str) -> PreferenceRow:
-        """As training takes it. `protocol`: that of the table, which holds where the row says none."""
+        """Return the pair as training reads it. `protocol`: the table's, used where the row names none."""
 
         def plain(messages: tuple[Message, ...]) -> tuple[ChatMessage, ...]:
             return tuple(ChatMessage(role=each.role, content=each.content) for each in messages)

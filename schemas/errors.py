@@ -55,8 +55,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 NOTICE = 45
-"""Level in the log of what a user should hear once, as that a column was not read: the command line shows it, where it
-silences what libraries log up to errors."""
+"""Level in the log of what a user should see once, such as that a column was not read. The command line shows it even
+where it silences the messages of libraries below errors."""
 logging.addLevelName(NOTICE, "NOTICE")
 
 
@@ -101,7 +101,7 @@ def _rebuild_invalid_input(
 
 @contextmanager
 def located(*, file: object = None, row: int | None = None, section: str = "") -> Iterator[None]:
-    """Name file, row and section in what a person gave wrong, where that is only found out inside."""
+    """Add file, row and section to the message of `InvalidInput` raised inside, by code that does not know them."""
     try:
         yield
     except InvalidInput as error:
@@ -110,14 +110,15 @@ def located(*, file: object = None, row: int | None = None, section: str = "") -
 
 
 class NothingLeft(InvalidInput):
-    """Nothing of what a person gave is left to make anything of; it is not wrong in itself."""
+    """Nothing that can be used is left of the input, though the input itself is not wrong."""
 
     reason = "nothing_left"
     exit_code = 14
 
 
 class NotReady(InvalidInput):
-    """What data sets need is not there, as `trailforge doctor` says, too. `faults`: all that is, a line each."""
+    """Something that data sets need is missing, as `trailforge doctor` also reports. `faults`: all that is missing, a
+    line each."""
 
     reason = "not_ready"
     exit_code = 11
@@ -162,7 +163,7 @@ class PromptRefused(ProviderError):
 
     reason = "prompt_refused"
     opening = "the server refuses this prompt and answers others"
-    """With which its message begins."""
+    """Opening words of the message."""
 
 
 class RequestRefused(ProviderError):
@@ -288,7 +289,7 @@ EXTRAS: dict[str, str] = {
     "plotly": "page",
     "streamlit": "page",
 }
-"""Modules that the core does without, and the smallest extra that brings each."""
+"""Optional modules, each with the smallest extra of trailforge that installs it."""
 
 
 _DISTRIBUTIONS = {"faiss": "faiss-cpu", "sklearn": "scikit-learn", "umap": "umap-learn"}
@@ -296,7 +297,7 @@ _DISTRIBUTIONS = {"faiss": "faiss-cpu", "sklearn": "scikit-learn", "umap": "umap
 
 
 def install_hint(extra: str) -> str:
-    """How to install an extra, for who installed trailforge and for who cloned it."""
+    """Return the command that installs an extra, for installed packages and for clones of the repository."""
     return f"pip install 'trailforge[{extra}]' (`make install` in a checkout)"
 
 

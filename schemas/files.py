@@ -1,4 +1,4 @@
-"""What is written stays after a power cut only once it is brought to disk, and so is the folder that names it."""
+"""Reading and writing of files: safe against power cuts, memory limits and deeply nested JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trailforge.schemas.errors import InvalidInput
 
 
 def sync(path: Path) -> None:
-    """Bring a file, or the names in a folder, to disk. Raises `OSError`."""
+    """Flush a file, or the names in a folder, to disk. Raises `OSError`."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -25,14 +25,14 @@ def sync(path: Path) -> None:
 
 
 def user_cache(name: str) -> Path:
-    """A folder of trailforge's in the user's cache. It may not exist yet."""
+    """Return trailforge's folder of this name in the user's cache. It may not exist yet."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "trailforge" / name
 
 
 LONGEST_ROW = 1 << 24
-"""Bytes of a line, a list's element, a record or an entry, unpacked. Longer than any book; a gzip file of two megabytes
-may unpack to a line of two gigabytes."""
+"""Largest number of bytes, after unpacking, of one line, list element, record or entry. It is longer than any book; a
+gzip file of two megabytes may unpack to a line of two gigabytes."""
 TOO_LONG = f"longer than {LONGEST_ROW >> 20} MiB"
 _LONGEST_VALUE = 1 << 29
 """Bytes of a file that is read as one value."""
@@ -41,14 +41,15 @@ _GZIP = b"\x1f\x8b"
 
 @contextmanager
 def open_unpacked(path: Path) -> Iterator[io.BufferedReader[Any]]:
-    """A file's bytes, unpacked where they are gzip, whatever the file is called. Errors are the system's and zlib's."""
+    """Open a file for reading bytes, unpacking gzip whatever the file's name. Errors are the system's and zlib's."""
     with path.open("rb") as raw:
         packed = raw.peek(len(_GZIP)).startswith(_GZIP)
         yield io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw
 
 
 def limited_lines(file: IO[bytes] | io.BufferedReader[Any]) -> Iterator[bytes]:
-    """The lines of a file with their ends. Of one for which `is_too_long` holds, only the beginning."""
+    """Yield the lines of a file with their ends. Of a line for which `is_too_long` holds, only the beginning is
+    yielded."""
     while line := file.readline(LONGEST_ROW + 1):
         yield line
         rest = line
@@ -57,12 +58,12 @@ def limited_lines(file: IO[bytes] | io.BufferedReader[Any]) -> Iterator[bytes]:
 
 
 def is_too_long(line: bytes) -> bool:
-    """Whether a line of `limited_lines` is the beginning of one that is too long to be read."""
+    """Tell whether a line from `limited_lines` is only the beginning of one that is too long to be read."""
     return len(line) > LONGEST_ROW
 
 
 def read_limited(file: IO[bytes] | io.BufferedReader[Any], path: object) -> bytes:
-    """What is left of a file that holds one value. Raises `InvalidInput` for more than 512 MiB."""
+    """Read the rest of a file that holds one value. Raises `InvalidInput` for more than 512 MiB."""
     content = file.read(_LONGEST_VALUE + 1)
     if len(content) > _LONGEST_VALUE:
         raise InvalidInput(f"more than {_LONGEST_VALUE >> 20} MiB in one JSON value; use JSON Lines", file=path)
@@ -70,7 +71,7 @@ def read_limited(file: IO[bytes] | io.BufferedReader[Any], path: object) -> byte
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    """The values of a JSON Lines file, plain or gzip, with the numbers of their lines from 1; empty lines left out.
+    """Yield the values of a JSON Lines file, plain or gzip, with their line numbers from 1; empty lines are left out.
 
     Raises `InvalidInput` for a file that cannot be read, and naming the first line that is no JSON.
     """
@@ -97,11 +98,12 @@ def _value(line: bytes, path: Path, number: int) -> Any:
 
 
 MOST_DEEP = 100
-"""Levels of lists and objects. Nothing of ours has ten; what follows a value down must not run out of stack."""
+"""Deepest nesting of lists and objects that is read. No file of trailforge has ten levels; the limit keeps recursion
+from overflowing the stack."""
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Read a value. Raises `ValueError` for what is no JSON, no UTF-8, or nested deeper than `MOST_DEEP`."""
+    """Parse a JSON value. Raises `ValueError` for what is no JSON, no UTF-8, or nested deeper than `MOST_DEEP`."""
     try:
         value = json.loads(text)
     except RecursionError:

@@ -1,4 +1,5 @@
-"""A knowledge graph's records: entities, triples, what a mention matched, and a store's figures (DynaSearcher)."""
+"""Records of a knowledge graph: entities, triples, the matches of a mention, the size of a store, and questions over
+the graph (DynaSearcher)."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from trailforge.schemas.question import AskedQuestion, Hop
 from trailforge.schemas.versions import Earlier, migration
 
 MatchKind = Literal["label", "alias", "word_order", "unqualified", "fuzzy"]
-"""How a name agrees with a mention, case, accents and punctuation aside: it is the label, it is an alias, it has the
-same words in another order, it does so without a bracket or up to a comma, or it is only similar."""
+"""How a name agrees with a mention, ignoring case, accents and punctuation: it is the label, it is an alias, it has the
+same words in another order, it agrees without a bracket or up to a comma, or it is only similar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,14 +24,14 @@ class KgEntity:
     label: str
     """The first name that the source gives; the id where it gives none."""
     aliases: tuple[str, ...]
-    """Its other names."""
+    """Other names of the entity."""
     degree: int
-    """Triples it is head of, plus triples it is tail of."""
+    """Number of triples with this entity as head, plus the number with it as tail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgTriple:
-    """An edge, readable: ids with their labels."""
+    """An edge of the graph, readable: ids together with their labels."""
 
     head: str
     relation: str
@@ -41,7 +42,7 @@ class KgTriple:
 
     @property
     def text(self) -> str:
-        """As a model reads it, one line."""
+        """Return the triple as one line of text for a model to read."""
         return f"{self.head_label} | {self.relation_label} | {self.tail_label}"
 
 
@@ -57,10 +58,11 @@ class EntityMatch:
     score: float
     """0 to 1; 1 only for the label itself. Rounded to 6 decimals."""
     margin: float
-    """How far the score is above that of the best other entity: 0 when names collide, negative for all but the best,
-    the score itself when there is no other."""
+    """Difference between this score and that of the best other entity: 0 when names collide, negative for all but the
+    best, the score itself when there is no other."""
     overlap: int
-    """Words of the sub-query that the entity or its neighbourhood has; counted only where scores are equal."""
+    """Number of words of the sub-query that the entity or its neighbourhood also has; counted only where scores are
+    equal."""
     degree: int
 
 
@@ -73,84 +75,86 @@ class RelationMatch:
     name: str
     """The name that matched best: the label or an alias."""
     score: float
-    """0 to 1. Rounded to 6 decimals."""
+    """Similarity from 0 to 1, rounded to 6 decimals."""
     margin: float
-    """As in `EntityMatch`."""
+    """Difference between this score and that of the best other relation; see `EntityMatch.margin`."""
     direction: Literal["out", "into"] | None = None
-    """Which end of its triples the phrase is said of: `out` the head ("directed by"), `into` the tail ("director of");
+    """End of the triple that the phrase describes: `out` the head ("directed by"), `into` the tail ("director of");
     None where it may be either ("director")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgStats:
-    """What a store holds."""
+    """Size of a knowledge graph's store."""
 
     entities: int
     relations: int
     triples: int
-    """Distinct ones."""
+    """Number of distinct triples."""
     duplicate_triples: int
-    """Rows of the source that gave a triple again."""
+    """Number of source rows that repeat a triple."""
     names: int
-    """Labels and aliases of all entities."""
+    """Number of labels and aliases of all entities."""
     words: int
-    """Distinct words in these names."""
+    """Number of distinct words in these names."""
     unnamed_entities: int
-    """The source has triples of them but no name."""
+    """Number of entities that have triples but no name in the source."""
     isolated_entities: int
-    """The source names them but has no triple of them."""
+    """Number of entities that have a name but no triple in the source."""
     rows: int
-    """Rows read."""
+    """Number of source rows that were read."""
     invalid_rows: int
-    """Rows left out, each with its reason in `rejected.parquet` in the store's folder."""
+    """Number of source rows left out, each listed with its reason in `rejected.parquet` in the store's folder."""
     mean_degree: float
     max_degree: int
     bytes: int
-    """All files of the store."""
+    """Size in bytes of all files of the store."""
     entities_by_name: int = 0
-    """The source has no id of them but their name: two of one name are one. 0 also in stores of earlier versions."""
+    """Number of entities that the source identifies by name alone, so that two of one name become one. 0 also in stores
+    of earlier versions."""
 
 
 KgShape = Literal["chain", "intersection", "intersection_inside"]
-"""`chain`: one start, one fact after the other. `intersection`: two chains meet in the answer. `intersection_inside`:
-they meet in a bridge, from which a chain leads on."""
+"""Shape of a question. `chain`: one start, one fact after the other. `intersection`: two chains meet in the answer.
+`intersection_inside`: they meet in a bridge, from which a chain leads on."""
 KgWriter = Literal["model", "templates"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgNode:
-    """An entity of a question."""
+    """An entity that a question involves."""
 
     id: str
     label: str
     aliases: tuple[str, ...]
     kind: str
-    """What the graph says it is an instance of (`person` for a human); empty when it says nothing."""
+    """What the graph says the entity is an instance of (`person` for a human); empty when it says nothing."""
     role: str
-    """What a person does, where the graph says so; else empty."""
+    """Occupation of a person, where the graph states it; else empty."""
     matches: int
-    """Of a start: entities that have its label as a name. Of a bridge or answer: entities that satisfy all that leads
-    to it, with every namesake of the starts taken for the start."""
+    """For a start, the number of entities that have its label as a name. For a bridge or answer, the number of entities
+    that satisfy all facts leading to it, with every namesake of the starts taken for the start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgFact:
-    """A triple of a question, and the way it is followed."""
+    """A triple that a question asks for, with the direction in which it is followed."""
 
     triple: KgTriple
     known: str
-    """Id of the end that it is followed from: a start or a bridge."""
+    """Id of the entity that is known before: a start or a bridge."""
     found: str
-    """Id of the end that it leads to: a bridge or the answer."""
+    """Id of the entity that the fact leads to: a bridge or the answer."""
     relation_aliases: tuple[str, ...]
     fan_out: int
-    """Entities that the relation leads to from `known` in this direction, `found` among them."""
+    """Number of entities that the relation leads to from `known` in this direction, `found` among them."""
     left_without: int
-    """Entities that satisfy the question when this fact is left out of it. Counted up to the sampler's limit."""
+    """Number of entities that satisfy the question when this fact is left out of it, counted up to the sampler's
+    limit."""
 
     @property
     def is_forward(self) -> bool:
-        """Is it followed from its head to its tail?"""
+        """Tell whether the triple is followed from its head to its tail."""
         return self.known == self.triple.head
 
 
@@ -165,24 +169,25 @@ class FactChain:
     """Hash of the facts."""
     shape: KgShape
     facts: tuple[KgFact, ...]
-    """Each after those that lead to its `known`."""
+    """Facts in an order in which each comes after those that lead to its `known`."""
     starts: tuple[KgNode, ...]
-    """Named in the question."""
+    """Entities that the question names."""
     bridges: tuple[KgNode, ...]
-    """Found on the way, in the order in which they are found; not named in the question."""
+    """Entities that are found on the way, in the order in which they are found; the question does not name them."""
     answer: KgNode
 
     @property
     def found(self) -> tuple[KgNode, ...]:
-        """What is found, in order: bridges, then the answer. The k-th is the answer of hop k of a decomposition."""
+        """Return what is found, in order: bridges, then the answer. The k-th is the answer of hop k of a
+        decomposition."""
         return (*self.bridges, self.answer)
 
     def leading_to(self, node: KgNode) -> tuple[KgFact, ...]:
-        """The facts that lead to a bridge or the answer: one, or two where chains meet."""
+        """Return the facts that lead to a bridge or the answer: one, or two where chains meet."""
         return tuple(fact for fact in self.facts if fact.found == node.id)
 
     def needed_for(self, node: KgNode) -> tuple[int, ...]:
-        """Numbers, from 1, of the earlier findings that a bridge or the answer is found from."""
+        """Return the numbers, from 1, of the earlier findings that a bridge or the answer is found from."""
         numbers = {each.id: number for number, each in enumerate(self.found, start=1)}
         return tuple(sorted(numbers[fact.known] for fact in self.leading_to(node) if fact.known in numbers))
 
@@ -200,23 +205,23 @@ class KgQuestion:
     answer: str
     answer_aliases: tuple[str, ...]
     decomposition: tuple[Hop, ...]
-    """One hop for each bridge and one for the answer: two facts that meet are one hop."""
+    """Gold hops: one for each bridge and one for the answer. Two facts that meet are one hop."""
     chain: FactChain
     path: tuple[str, ...]
-    """The facts as text, in their order."""
+    """Facts of the question as text, in their order."""
     entities: tuple[str, ...]
-    """Ids of all entities: starts, bridges, answer."""
+    """Ids of all entities of the question: starts, bridges, answer."""
     relations: tuple[str, ...]
     """Ids of the facts' relations, in their order."""
     shape: KgShape
     hops: int
-    """How many facts there are."""
+    """Number of facts of the question."""
     num_answers: int
-    """Entities of the graph that satisfy the question."""
+    """Number of entities of the graph that satisfy the question."""
     fewest_left: int
     """The smallest `left_without` of its facts: above 1 when no fact can be spared."""
     as_of: str
-    """ISO date of the graph: what is asked was true then."""
+    """ISO date of the graph: the answer was true then."""
     writer: KgWriter
     filters: tuple[FilterScore, ...]
     preset: str
@@ -224,11 +229,11 @@ class KgQuestion:
 
     @property
     def golds(self) -> tuple[str, ...]:
-        """The gold answer, then its aliases."""
+        """Return the gold answer, then its aliases."""
         return (self.answer, *self.answer_aliases)
 
     def asked(self) -> AskedQuestion:
-        """As training asks it."""
+        """Return the question as training asks it."""
         return AskedQuestion(
             id=self.uid,
             text=self.question,

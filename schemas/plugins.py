@@ -1,4 +1,4 @@
-"""Parts that come by name through entry points: a preset names one, whatever distribution brings it."""
+"""Loading of plugins by entry point: a preset names a part, and any installed distribution may provide it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trailforge.schemas.errors import InvalidInput
 
 @functools.cache
 def plugins(group: str) -> dict[str, importlib.metadata.EntryPoint]:
-    """The entry points of a group by name, those of all installed distributions; nothing is imported."""
+    """Return the entry points of a group by name, from all installed distributions; nothing is imported."""
     return {each.name: each for each in importlib.metadata.entry_points(group=group)}
 
 
@@ -23,6 +23,6 @@ def check_plugin(group: str, name: str, *, field: str, built_in: tuple[str, ...]
 
 
 def load_plugin(group: str, name: str, *, field: str) -> Any:
-    """What an entry point names. Raises `InvalidInput` for a name that none has."""
+    """Import what an entry point names. Raises `InvalidInput` when no distribution has one of this name."""
     check_plugin(group, name, field=field)
     return plugins(group)[name].load()

@@ -1,4 +1,4 @@
-"""Where a row comes from, and the books of a run."""
+"""Records of where a row comes from, and of a run's counts and files."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import ClassVar, Literal
 from trailforge.schemas.versions import Earlier, migration
 
 TableRole = Literal["", "sft", "questions", "corpus", "pairs"]
-"""What training takes a table for."""
+"""What training uses a table for; see `SchemaVersion.role`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Enough to make the row again."""
+    """Sources, prompts and model calls of a row: enough to make it again."""
 
     STORED_AS: ClassVar[str] = "Provenance"
     SCHEMA_VERSION: ClassVar[str] = "1.1"
@@ -28,13 +28,13 @@ class Provenance:
     call_keys: tuple[str, ...]
     """Ledger keys of the model calls behind the row, in the order of the steps."""
     retriever: str = ""
-    """What found the passages: the name of a back end, and of an index or a corpus 12 hex digits of its hash; `web`;
-    what a server says of itself. Empty: nothing was searched, or the row is of before this was recorded."""
+    """What found the passages: the name of a back end with 12 hex digits of the hash of its index or corpus, `web`, or
+    what a server states of itself. Empty when nothing was searched, or in rows from before this was recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """How many items left a stage for one reason."""
+    """Number of items that left a stage for one reason."""
 
     reason: str
     count: int
@@ -42,7 +42,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageCount:
-    """One line of the books: inputs = accepted + rejected + failed."""
+    """Counts of one stage: inputs = accepted + rejected + failed."""
 
     name: str
     inputs: int
@@ -52,46 +52,46 @@ class StageCount:
 
     @property
     def balance(self) -> int:
-        """Inputs that are not accounted for; 0 when the books balance."""
+        """Return the number of inputs that are not accounted for; 0 when the counts balance."""
         return self.inputs - self.accepted - sum(c.count for c in self.rejected + self.failed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallCount:
-    """How many distinct calls were made for one purpose."""
+    """Number of distinct calls made for one purpose."""
 
     purpose: str
-    """As requests name it: `answer`, `split`, …"""
+    """Purpose that the requests state: `answer`, `split`, …"""
     calls: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileEntry:
-    """A file of the run."""
+    """A file of the run, with its number of rows and its hash."""
 
     path: str
-    """Relative to the run's folder, with forward slashes."""
+    """Path relative to the run's folder, with forward slashes."""
     rows: int
     sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaVersion:
-    """The schema version of one table of the run, and what training takes it for."""
+    """Schema version of one table of the run, with the role of the table in training."""
 
     table: str
     record: str
     version: str
     role: TableRole = ""
-    """`sft`: conversations to learn; `questions`: rows with questions to ask; `corpus`: what is searched for them;
-    `pairs`: a better and a worse conversation."""
+    """Role of the table: `sft`, conversations to learn; `questions`, rows with questions to ask; `corpus`, documents
+    that are searched for them; `pairs`, a better and a worse conversation."""
     protocol: str = ""
-    """In which the questions are asked, unless another one is wanted."""
+    """Protocol in which the questions are asked, unless another one is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """A finished run, written last: `manifest.json`. A folder without one is not finished."""
+    """Description of a finished run, written last as `manifest.json`. A folder without one is not finished."""
 
     STORED_AS: ClassVar[str] = "Manifest"
     SCHEMA_VERSION: ClassVar[str] = "1.4"
@@ -100,10 +100,11 @@ class Manifest:
     run_id: str
     dataset: str
     schema_versions: tuple[SchemaVersion, ...]
-    """Roles and protocols of tables are known from version 1.3 on; see `pipelines.datasets.with_roles`."""
+    """Schema versions of the tables. Roles and protocols are known from version 1.3 on; see
+    `pipelines.datasets.with_roles`."""
     config_hash: str
     inputs: tuple[FileEntry, ...]
-    """The files a person gave; `path` as given."""
+    """Input files that the user gave; `path` is as given."""
     stages: tuple[StageCount, ...]
     files: tuple[FileEntry, ...]
     model: str
@@ -112,24 +113,25 @@ class Manifest:
     prompt_tokens: int
     completion_tokens: int
     cut_replies: int
-    """Ended at `max_tokens`, or at the end of the model's window; `--redo truncated` asks for them anew."""
+    """Number of replies that ended at `max_tokens` or at the end of the model's window; `--redo truncated` asks for
+    them again."""
     cost: float
     seconds: float
-    """Wall seconds of the process that finished the run; not a function of the rows."""
+    """Wall-clock seconds of the process that finished the run; rows do not depend on it."""
     calls_per_accepted_row: float | None
-    """None when no row was accepted."""
+    """Mean number of calls for an accepted row; None when no row was accepted."""
     cost_per_accepted_row: float | None
     trailforge_version: str
     card: tuple[FileEntry, ...] = ()
-    """The dataset card and the figures in it that no receipt names; those of version 1.1 are not known."""
+    """The dataset card and those of its figures that no receipt names; not known in runs of version 1.1."""
     calls_by_purpose: tuple[CallCount, ...] = ()
-    """By purpose, sorted; empty in runs of before version 1.4."""
+    """Number of calls for each purpose, sorted by purpose; empty in runs from before version 1.4."""
     schema_version: str = SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A filter's answer about one row. Filters never drop; the pipeline does, and keeps the row in `rejected/`."""
+    """A filter's verdict on one row. Filters never drop rows; the pipeline does, and keeps the row in `rejected/`."""
 
     STORED_AS: ClassVar[str] = "Verdict"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
@@ -138,7 +140,7 @@ class Verdict:
     reason: str
     """The filter's name, e.g. `answer_leaked`; the same whether the row is kept or not."""
     score: float
-    """What was measured; its meaning stands in the filter's docstring."""
+    """Value that the filter measured; the filter's docstring explains it."""
     detail: str = ""
     """One line for a person; empty when the row is kept."""
 
@@ -151,11 +153,11 @@ class RejectedRow:
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     uid: str
-    """Of the rejected row; for an unreadable input row, `file:line`."""
+    """Uid of the rejected row; for an input row that cannot be read, `file:line`."""
     stage: str
     reason: str
     score: float
     detail: str
     payload: str
-    """The row as it was, as JSON: rows of every stage and shape share this table, so no struct fits."""
+    """The row as JSON, since rows of every stage and shape share this table."""
     schema_version: str = SCHEMA_VERSION

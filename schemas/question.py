@@ -1,4 +1,4 @@
-"""Documents, and multi-hop questions with their gold answers."""
+"""Records of documents, and of multi-hop questions with their gold answers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Document:
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     id: str
-    """Unique within its scope: a question's paragraphs, or a corpus."""
+    """Id that is unique among a question's paragraphs, or in a corpus."""
     title: str
     text: str
     source: str = ""
-    """Where it comes from (`musique`, `arxiv`, a feed's name); empty when unknown."""
+    """Source of the document (`musique`, `arxiv`, a feed's name); empty when unknown."""
     published: str | None = None
-    """ISO 8601 date; None when unknown."""
+    """ISO 8601 date of publication; None when unknown."""
     language: str | None = None
     """ISO 639-1 code; None when unknown."""
 
@@ -34,7 +34,7 @@ class Hop:
     """One step of a gold decomposition."""
 
     question: str
-    """May refer to the answer of an earlier hop as `#k` (1-based)."""
+    """Question of this hop, which may refer to the answer of an earlier hop as `#k` (1-based)."""
     answer: str
     support_id: str | None = None
     """Id of the supporting document among the question's paragraphs; None when it is not known."""
@@ -44,7 +44,8 @@ _COMPARED = re.compile(r"(?:^|; )(.+?): (#\d+(?:, #\d+)*)(?=; |$)")
 
 
 def word_comparison(asked: str, found: Mapping[str, Sequence[int]]) -> str:
-    """The last hop of a comparison: the question, and in brackets what was found of each thing that it compares.
+    """Write the last hop of a comparison: the question, and in brackets what was found about each thing that it
+    compares.
 
     `found`: numbers of the hops about each of them, from 1.
     """
@@ -53,7 +54,7 @@ def word_comparison(asked: str, found: Mapping[str, Sequence[int]]) -> str:
 
 
 def compared_names(asked: str, hop: str) -> tuple[str, ...]:
-    """What a hop that `word_comparison` made of a question compares; nothing of another hop."""
+    """Return the names that a hop made by `word_comparison` compares; none for any other hop."""
     rest = hop.removeprefix(asked)
     is_comparison = hop.startswith(asked) and rest.startswith(" (") and rest.endswith(")")
     return tuple(match[1] for match in _COMPARED.finditer(rest[2:-1])) if is_comparison else ()
@@ -65,18 +66,19 @@ class SupportingDocument:
 
     title: str
     id: str | None = None
-    """Among the question's paragraphs; None when it is not one of them."""
+    """Id of the document among the question's paragraphs; None when it is not one of them."""
     facts: tuple[str, ...] = ()
-    """The sentences in it that count; empty where the data set names none."""
+    """Sentences of the document that matter for the answer; empty where the data set names none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedQuestion:
-    """A question as training asks it: what `asked` of each record gives that has questions to train on. Not stored."""
+    """A question as training asks it, returned by `asked` of each record that has questions to train on. It is not
+    stored."""
 
     id: str
     text: str
-    """With its options, one a line."""
+    """Text of the question, with its options one a line."""
     golds: tuple[str, ...]
     """The gold answer, then its aliases."""
     source_id: str
@@ -85,26 +87,27 @@ class AskedQuestion:
     """See `Question.num_hops`; None when it is not known."""
     hops: tuple[Hop, ...] = ()
     support_titles: tuple[str, ...] = ()
-    """Of the documents that the answer rests on, where the row has their titles."""
+    """Titles of the documents that the answer rests on; empty where the row does not have them."""
     support_texts: tuple[str, ...] = ()
-    """Of the same, as many; an empty text where it is not known."""
+    """Texts of the documents in `support_titles`, in the same order; an empty text where one is not known."""
     support_ids: tuple[str, ...] = ()
-    """Of these documents, where their titles stand in the run's corpus."""
+    """Ids of the documents that the answer rests on, where only the run's corpus has their titles."""
     options: tuple[str, ...] = ()
     correct_options: tuple[str, ...] = ()
-    """Their letters."""
+    """Letters of the correct options."""
     plan: str = ""
-    """The gold search plan."""
+    """The gold search plan; empty where there is none."""
     curriculum: tuple[int, float] | None = None
-    """Stage and difficulty; None: they follow from the number of hops."""
+    """Stage and difficulty in a curriculum; None when they follow from the number of hops."""
 
 
 QuestionKind = Literal["text", "options", "set"]
-"""`text`: one answer, in words. `options`: letters. `set`: several answers, all of which are asked for."""
+"""Kind of answer. `text`: one answer, in words. `options`: letters. `set`: several answers, all of which are asked
+for."""
 
 
 def write_options(question: str, options: Sequence[str]) -> str:
-    """A question with its options, one a line, by letters; as it is where it has them."""
+    """Return a question with its options by letter, one a line, or unchanged where it already has them."""
     lettered = "".join(f"\n{chr(ord('A') + place)}. {option}" for place, option in enumerate(options))
     return question if question.endswith(lettered) else question + lettered
 
@@ -119,9 +122,10 @@ class Question:
 
     id: str
     question: str
-    """With its options, one a line."""
+    """Text of the question, with its options one a line."""
     answer: str
-    """Of a question with options the letters of the correct ones; of a set of answers all of them, in one line."""
+    """The gold answer: in words; the letters of the correct options; or, for a set of answers, all of them in one
+    line."""
     answer_aliases: tuple[str, ...] = ()
     """Other accepted spellings, without `answer` itself."""
     decomposition: tuple[Hop, ...] = ()
@@ -130,39 +134,41 @@ class Question:
     A hop after the first `num_hops` is not searched for: it compares what the ones before it found.
     """
     paragraphs: tuple[Document, ...] = ()
-    """The question's own retrieval scope; empty for questions over a corpus."""
+    """Documents that this question is asked over; empty for questions over a corpus."""
     dataset: str = ""
     answer_id: str | None = None
     """Id of the answer's entity in Wikidata (`Q142`); None when the data set does not name it."""
     num_hops: int | None = None
-    """How many facts have to be looked up, as the data set annotates it; None: as many as `decomposition` has."""
+    """Number of facts to be looked up, as the data set annotates it; None when it is the length of `decomposition`."""
     supporting: tuple[SupportingDocument, ...] = ()
-    """The documents that the answer rests on, as the data set annotates them; empty: those of the decomposition."""
+    """Documents that the answer rests on, as the data set annotates them; when empty, those of the decomposition are
+    taken."""
     options: tuple[str, ...] = ()
     """Texts of the options A, B, …; empty for an open question."""
     correct_options: tuple[str, ...] = ()
-    """Their letters; one, and one alone may be chosen, or several."""
+    """Letters of the correct options: one where only one may be chosen, or several."""
     answer_set: tuple[str, ...] = ()
-    """The answers that are asked for, all of them, in any order; empty where there is one."""
+    """All answers that are asked for, in any order; empty where one answer is asked for."""
 
     @property
     def kind(self) -> QuestionKind:
-        """What an answer to it is held against."""
+        """Return the kind of answer that the question asks for."""
         return "options" if self.correct_options else "set" if self.answer_set else "text"
 
     @property
     def golds(self) -> tuple[str, ...]:
-        """The gold answer, then its aliases."""
+        """Return the gold answer, then its aliases."""
         return (self.answer, *self.answer_aliases)
 
     @property
     def hop_count(self) -> int | None:
-        """How many facts have to be looked up; None when it is not known."""
+        """Return the number of facts to be looked up; None when it is not known."""
         return self.num_hops or len(self.decomposition) or None
 
     @property
     def supporting_documents(self) -> tuple[SupportingDocument, ...]:
-        """The documents that the answer rests on, each once; of a decomposition, as far as the paragraphs are there."""
+        """Return the documents that the answer rests on, each once; from a decomposition only those among the
+        paragraphs."""
         if self.supporting:
             return self.supporting
         titles = {paragraph.id: paragraph.title for paragraph in self.paragraphs}
@@ -170,12 +176,12 @@ class Question:
         return tuple(SupportingDocument(id=key, title=titles[key]) for key in ids if key is not None)
 
     def support_text(self, document: SupportingDocument) -> str:
-        """The text of a supporting document: its paragraph, else its facts; empty when neither is known."""
+        """Return the text of a supporting document: its paragraph, else its facts; empty when neither is known."""
         paragraph = next((each.text for each in self.paragraphs if each.id == document.id), "")
         return paragraph or " ".join(document.facts)
 
     def asked(self) -> AskedQuestion:
-        """As training asks it."""
+        """Return the question as training asks it."""
         supporting = self.supporting_documents
         return AskedQuestion(
             id=self.id,

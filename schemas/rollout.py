@@ -1,4 +1,4 @@
-"""What a search makes: steps, rollouts, nodes, and the tree that holds them."""
+"""Records of a tree search: steps, rollouts, nodes, and the tree that holds them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from trailforge.schemas.bundle import Passage
 from trailforge.schemas.versions import Earlier, migration
 
 VariationKind = Literal["none", "query", "answer"]
-"""What makes a rollout another one. `query`: one step's query was put in other words. `answer`: one step's answer was
-drawn again, or all were. `none`: the plain rollout. With a base nothing else differs; without one every answer is drawn
+"""How a rollout differs from its base. `query`: one step's query was reworded. `answer`: one step's answer was sampled
+again, or all were. `none`: the plain rollout. With a base nothing else differs; without one every answer is sampled
 again."""
 
 StopReason = Literal["satisfied", "budget", "exhausted"]
-"""`satisfied`: each wanted kind of row survives the filters. `budget`: calls or rounds ran out.
-`exhausted`: nothing is left that a further round could change, or that is to be tried again."""
+"""Why a search ended. `satisfied`: each wanted kind of row passes the filters. `budget`: calls or rounds ran out.
+`exhausted`: no further round could change anything, and nothing is left to be tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,25 +28,26 @@ class Step:
     index: int
     """0-based position of the sub-question in its plan."""
     sub_question: str
-    """As it stands in the plan, with its `#k`."""
+    """The sub-question as the plan has it, with its references `#k`."""
     query: str
-    """What was searched: references resolved, perhaps rephrased."""
+    """Query that was searched, with references resolved and perhaps reworded."""
     passages: tuple[Passage, ...]
-    """Best first."""
+    """Passages that the search returned, best first."""
     answer: str
     query_rephrased: bool = False
     answer_sample: int = 0
-    """0: the first answer drawn for this prompt; k > 0: the k-th further sample."""
+    """Number of the sampled answer: 0 for the first one to this prompt, k > 0 for the k-th further one."""
     is_mistake: bool = False
     """True for the step of a reflective trajectory that is later mended."""
     call_keys: tuple[str, ...] = ()
     """Ledger keys of the model calls behind this step."""
     reasoning: str = ""
-    """The model's own thoughts behind the answer, where it has any. Kept in trees, not in trajectories."""
+    """The model's own reasoning behind the answer, where it gives any. Kept in trees, not in trajectories."""
     from_memory: bool = False
-    """By the model's own word its passages do not say the answer."""
+    """Whether the model says that its passages do not state the answer."""
     is_provoked: bool = False
-    """Its query was searched because it loses an answer that was found, or its answer was drawn until it differed."""
+    """Whether the mistake was provoked: the query was chosen because it loses an answer that was found, or the answer
+    was sampled until it differed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,21 +63,23 @@ class Rollout:
     """Id of the node whose plan was run."""
     variation: VariationKind
     varied_step: int | None
-    """0-based step whose query was put in other words, or whose answer was drawn again; None: none, or all."""
+    """0-based step whose query was reworded or whose answer was sampled again; None when there is none, or when all
+    were."""
     steps: tuple[Step, ...]
     answer: str
-    """The answer of the plan's sink."""
+    """Answer to the last sub-question of the plan, the one that no other needs."""
     reward: float
-    """0.0 or 1.0."""
+    """Reward of the rollout: 0.0 or 1.0."""
     judge_score: float | None = None
     """The judge's verdict on the answer, in [0, 1]; None when it was not asked."""
     base: int | None = None
-    """Index of the rollout whose steps before `varied_step` are kept; None for one that was run from the beginning."""
+    """Index of the rollout whose steps before `varied_step` are kept; None for a rollout that was run from the
+    beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A plan in the tree with its statistics (MSearcher, Eq. 3 and 4)."""
+    """A plan in the tree, with its statistics (MSearcher, Eq. 3 and 4)."""
 
     id: int
     """Position in the tree's list of nodes; the root is 0."""
@@ -84,13 +87,13 @@ class Node:
     plan: tuple[str, ...]
     origin: Origin
     visits: int
-    """Rollouts at this node or below it."""
+    """Number of rollouts at this node or below it."""
     value: float
     """Mean reward of those rollouts; 0.0 when there are none."""
     decomposable: tuple[bool, ...]
-    """Per sub-question: may it be split further? All False: a leaf plan."""
+    """For each sub-question, whether it may be split further. All False marks a leaf."""
     depth: int
-    """Edges from the root."""
+    """Number of edges from the root."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +101,7 @@ class DroppedSplits:
     """How many proposed splits were not used, by reason."""
 
     malformed: int = 0
-    """Replies, with splits or with a verdict on whether there are any, that could not be read or were cut."""
+    """Number of replies, with splits or with a verdict on whether there are any, that could not be read or were cut."""
     identical: int = 0
     no_progress: int = 0
     invalid: int = 0
@@ -120,20 +123,20 @@ class SearchTree:
     rollouts: tuple[Rollout, ...]
     stop_reason: StopReason
     oracle_used: bool
-    """True when the gold decomposition joined the tree."""
+    """Whether the gold decomposition joined the tree."""
     dropped_splits: DroppedSplits
     rounds: int
     max_depth: int
     calls: int
-    """Distinct model calls of this search; a call found in the ledger counts like any other."""
+    """Number of distinct model calls of this search; a call found in the ledger counts like any other."""
     prompt_tokens: int
     completion_tokens: int
     cost: float
-    """In the currency of the configured prices; 0.0 when none are configured."""
+    """Price of the calls in the currency of the configured prices; 0.0 when none are configured."""
 
 
 Origin = Literal["policy", "rule", "oracle"]
-"""Who made a plan: the policy model, code rules (with or without the model choosing), or the gold decomposition."""
+"""Origin of a plan: the policy model, code rules (with or without the model choosing), or the gold decomposition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +147,7 @@ class Plan:
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     sub_questions: tuple[str, ...]
-    """A sub-question may refer to the answer of another one as `#k`, its 1-based position."""
+    """The sub-questions in order. One may refer to the answer of another as `#k`, its 1-based position."""
 
     def __len__(self) -> int:
         return len(self.sub_questions)
@@ -157,6 +160,6 @@ class Split:
     index: int
     """0-based position of the sub-question that is split."""
     first: str
-    """Asked first; without the placeholder `[E]`."""
+    """The sub-question that is asked first; it has no placeholder `[E]`."""
     second: str
-    """Asked second; `[E]` stands for the answer of `first`."""
+    """The sub-question that is asked second; `[E]` stands for the answer of `first`."""

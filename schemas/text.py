@@ -1,4 +1,5 @@
-"""Length in tokens where no tokenizer is at hand."""
+"""Estimates of token counts without a tokenizer, and the handling of special tokens and invisible characters in
+text."""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ _TOKEN = re.compile(r"[A-Za-z0-9]{1,4}|[^\sA-Za-z0-9]")
 
 
 def estimate_tokens(text: str) -> int:
-    """Length in tokens without a tokenizer, made to err on the long side.
+    """Estimate the number of tokens without a tokenizer, rather too high than too low.
 
-    Every started four ASCII letters or digits of a word are one token, and so is every other character but white
-    space. On English Wikipedia text that is about 1.4 times a WordPiece count.
+    Every started four ASCII letters or digits of a word are one token, and so is every other character but white space.
+    On English Wikipedia text that is about 1.4 times a WordPiece count.
     """
     return len(_TOKEN.findall(text))
 
@@ -23,7 +24,8 @@ _PIECE = re.compile(r"\d|[^\W\d_]{1,6}|[^\w\s]|\n")
 
 
 def count_tokens(text: str) -> int:
-    """About as many as a model's tokenizer makes of English: words by their length, digits and marks one by one."""
+    """Count about as many tokens as a model's tokenizer makes of English: words by their length, digits and marks one
+    by one."""
     return len(_PIECE.findall(text))
 
 
@@ -33,8 +35,8 @@ class _Turn(Protocol):
 
 
 def count_conversation(turns: Iterable[_Turn]) -> int:
-    """Of all turns, by `count_tokens`: the `token_estimate` of rows. SmolLM2's tokenizer makes 0.5 to 7 % less of the
-    demo's conversations, template included."""
+    """Count the tokens of all turns with `count_tokens`, for the column `token_estimate`. SmolLM2's tokenizer makes 0.5
+    to 7 % less of the demo's conversations, template included."""
     return sum(count_tokens(turn.content) for turn in turns)
 
 
@@ -61,18 +63,20 @@ _CONTROLS = (
 
 
 def visible(text: str) -> str:
-    """The text with a sign for each control or invisible character; one for one, so places in it stay."""
+    """Return the text with a sign for each control or invisible character, one for one, so that positions stay the
+    same."""
     return text.translate(_CONTROLS)
 
 
 @dataclass(frozen=True, slots=True)
 class Markers:
-    """Special tokens by which a family of models tells turns, tools and media apart, in its chat template."""
+    """Special tokens by which a family of models marks turns, tools and media in its chat template."""
 
     source: str
-    """Where they stand: the `tokenizer_config.json` and the chat template of a repository at huggingface.co."""
+    """Where the tokens are documented: the `tokenizer_config.json` and the chat template of a repository at
+    huggingface.co."""
     patterns: tuple[str, ...]
-    """Regular expressions, each of which begins with `<`, `[` or `]`. What only a bare word would be is none."""
+    """Regular expressions, each of which begins with `<`, `[` or `]`. Tokens that are bare words are left out."""
 
 
 _BARS = r"<\|[^<>|\s]++\|>"
@@ -135,7 +139,8 @@ CHAT_MARKERS: Mapping[str, Markers] = {
     "Seed-Coder": Markers("ByteDance-Seed/Seed-Coder-8B-Instruct", (r"<\[(?:begin|end)▁of▁sentence\]>",)),
     "Seed-OSS": Markers("ByteDance-Seed/Seed-OSS-36B-Instruct", ("</?seed:[a-z_]++>",)),
 }
-"""By family. A text that is none of these models' own is never let have one: see `escape_chat_tokens`."""
+"""Special tokens by family of models. Text that these models did not write must not contain any: see
+`escape_chat_tokens`."""
 
 _JOINING = (
     r"[\u0600-\u061b\u061d-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u17b3\u17b6-\u180a\u1810-\u18af\u1a00-\u1cff\ua800-\uabff"
@@ -160,11 +165,12 @@ _ONLY_ASCII = re.compile(r"[\n\t\x20-\x7e]*")
 
 
 def remove_invisible(text: str) -> tuple[str, int]:
-    """A text without the characters that no reader sees but a model does, in which words can be hidden; how many.
+    """Remove the characters that no reader sees but a model does, in which words can be hidden. Returns the text and
+    how many.
 
-    Controls but newline and tab, what has no width, tags, marks of direction, fillers and variation selectors go.
-    Joiners stay behind letters of scripts that need them and between the parts of a picture, and so do the selectors
-    of a picture, of a keycap and of Mongolian. What stays is the same when it is done again.
+    Controls but newline and tab, characters without width, tags, marks of direction, fillers and variation selectors
+    go. Joiners stay behind letters of scripts that need them and between the parts of a picture, and so do the
+    selectors of a picture, of a keycap and of Mongolian. A second call changes nothing.
     """
     if _ONLY_ASCII.fullmatch(text):
         return text, 0
@@ -193,14 +199,15 @@ _ESCAPED_TOKEN = _before_rest(_ESCAPED)
 
 
 def escape_chat_tokens(text: str) -> str:
-    """Make special tokens of whatever model plain text: `<|im_end|>` becomes `&lt;|im_end|>`, `[INST]` `&#91;INST]`."""
+    """Turn special tokens of all known models into plain text: `<|im_end|>` becomes `&lt;|im_end|>`, `[INST]`
+    `&#91;INST]`."""
     for _ in range(2):  # what is around a token, as in `<|a<turn|>`, may become one when that is taken apart
         text = _CHAT_TOKEN.sub(lambda match: _ESCAPED[match[0]], text)
     return text
 
 
 def restore_chat_tokens(text: str) -> str:
-    """The reverse of `escape_chat_tokens`: the text that a model was shown and repeats. Other references stay."""
+    """Undo `escape_chat_tokens` in text that a model was shown and repeats. Other character references stay."""
     for _ in range(_OVERLAPPING):
         text, found = _ESCAPED_TOKEN.subn(lambda match: _RESTORED[match[0]], text)
         if not found:
@@ -209,13 +216,13 @@ def restore_chat_tokens(text: str) -> str:
 
 
 def unescape_markers(text: str) -> str:
-    """The characters that tokens begin with, where they were escaped; whatever follows."""
+    """Unescape the characters that special tokens begin with, whatever follows them."""
     for escaped, plain in _RESTORED.items():
         text = text.replace(escaped, plain)
     return text
 
 
 def chat_token_in(text: str) -> str | None:
-    """The first special token of a chat template, of whatever model, that a text holds; None when there is none."""
+    """Return the first special token of any known chat template in a text; None when there is none."""
     found = _CHAT_TOKEN.search(text)
     return found[0] + found[found.lastindex or 0] if found else None

@@ -1,4 +1,4 @@
-"""What comes out: trajectories, and the rows a trainer reads."""
+"""Records of the results: trajectories, and the rows that trainers read."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ TrajectoryKind = Literal["correct", "reflective"]
 ErrorType = Literal["retrieval", "reasoning", "decomposition"]
 SpanKind = Literal["plan", "claim", "mistake", "mend", "query", "answer"]
 """What a part of a turn does: `plan`, it lists sub-questions; `claim`, it accepts an answer; `mistake`, it accepts one
-that is taken back later; `mend`, it takes it back; `query`, it searches; `answer`, it is the final answer."""
+that is withdrawn later; `mend`, it withdraws it; `query`, it searches; `answer`, it is the final answer."""
 ErrorSource = Literal["sampled", "provoked"]
-"""How a mistake came about. `sampled`: the model made it, in a rollout that was made to find nothing in particular.
-`provoked`: its query was searched because it loses the passage, or its answer was drawn until it differed."""
+"""How a mistake came about. `sampled`: the model made it, in a rollout that was not steered towards it. `provoked`: its
+query was chosen because it loses the passage, or its answer was sampled until it differed."""
 ThoughtSource = Literal["model", "templates"]
-"""Who wrote the thoughts of a trajectory: the model, held against the steps by code, or sentences from fixed pools."""
+"""Author of a trajectory's thoughts: the model, checked against the steps by code, or sentences from fixed pools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Message:
     role: Role
     content: str
     train: bool
-    """True when the loss is taken on this turn: assistant turns only."""
+    """Whether the loss is taken on this turn: assistant turns only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,15 +70,15 @@ class NativeConversation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextSpan:
-    """A part of one turn that does one thing."""
+    """A part of one turn that has one function."""
 
     message: int
     """Position of the turn in the conversation."""
     kind: SpanKind
     start: int
-    """Offset in its content, in characters."""
+    """Offset of the first character in the turn's content."""
     end: int
-    """Offset behind the last character."""
+    """Offset behind the last character in the turn's content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,25 +86,25 @@ class StepPair:
     """The two steps that a reflective trajectory contrasts."""
 
     wrong_rollout: int
-    """Index into the tree's rollouts."""
+    """Index of the wrong rollout in the tree's rollouts."""
     right_rollout: int
     wrong_step: int
-    """0-based position in the wrong rollout's steps: the step that went wrong."""
+    """0-based position in the wrong rollout's steps of the step that went wrong."""
     right_step: int
-    """0-based position in the right rollout's steps: where the mended tail begins."""
+    """0-based position in the right rollout's steps where the corrected tail begins."""
     diverges_at: int
-    """0-based step at which the two rollouts first differ; for decomposition, at which their plans do."""
+    """0-based step at which the two rollouts first differ; for decomposition, at which their plans first differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrajectoryReward:
-    """The final answer against the gold answers; recomputed by `trailforge verify`."""
+    """Scores of the final answer against the gold answers; `trailforge verify` recomputes them."""
 
     total: float
-    """MCTS reward of MSearcher, 1.0 or 0.0; in rows of the protocol `r_search` the whole reward of R-Search, 0 to 1,
-    in those of `kg_search` DynaSearcher's (see `KgReward`).
+    """Whole reward of the protocol: MSearcher's MCTS reward, 1.0 or 0.0; for `r_search` that of R-Search, 0 to 1; for
+    `kg_search` that of DynaSearcher (see `KgReward`).
 
-    The other parts are the answer's alone, whatever the protocol; to a question with options they compare letters.
+    The other fields score the answer alone, whatever the protocol; for a question with options they compare letters.
     """
     exact_match: float
     f1: float
@@ -136,12 +136,12 @@ class Trajectory:
     answer_aliases: tuple[str, ...]
     kind: TrajectoryKind
     reflection_error: ErrorType | None
-    """None for correct trajectories."""
+    """Kind of mistake that the trajectory corrects; None for correct trajectories."""
     origin: Origin
     plan: tuple[str, ...]
     """The plan that leads to the answer."""
     wrong_plan: tuple[str, ...] | None
-    """The plan that was given up; None but for decomposition errors."""
+    """The plan that was given up; None except for decomposition errors."""
     steps: tuple[Step, ...]
     messages: tuple[Message, ...]
     final_answer: str
@@ -151,7 +151,7 @@ class Trajectory:
     """Length by the rule of `schemas.estimate_tokens`; a trainer counts with its own tokenizer."""
     reward: TrajectoryReward
     step_pair: StepPair | None
-    """None for correct trajectories."""
+    """The two steps that the reflection contrasts; None for correct trajectories."""
     wrong_rollout: int | None
     right_rollout: int
     diverges_at: int | None
@@ -162,25 +162,25 @@ class Trajectory:
     follows_gold: bool | None = None
     """Whether the accepted answers are those of the gold decomposition, in its order; None when there is none."""
     spans: tuple[TextSpan, ...] = ()
-    """Of the agent's turns, in their order."""
+    """Marked parts of the agent's turns, in their order."""
     error_source: ErrorSource | None = None
-    """None for correct trajectories, and where it is not known."""
+    """How the mistake came about; None for correct trajectories, and where it is not known."""
     schema_version: str = SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatMessage:
-    """A message in the shape that trainers read."""
+    """A message in the form that trainers read."""
 
     role: Role
     content: str
 
 
 RightBy = Literal["target", "matching", "title", "judge", "key_facts", "partly"]
-"""What finds an answer right. `target`: the reward of its protocol, which compares it with the gold answer, its aliases
-and their other names by rule. What only others find right, that reward does not pay in full: `matching`, the matcher of
-the filters; `title`, a passage that was read and calls the gold answer so in its title; `judge`, a model; `key_facts`,
-the facts that a bundle's question asks for. `partly`: it has some of the correct options."""
+"""The check by which an answer is right. `target`: the reward of its protocol, which compares it with the gold answer,
+its aliases and their other names by rule. What only others find right, that reward does not pay in full: `matching`,
+the matcher of the filters; `title`, a passage that was read and calls the gold answer so in its title; `judge`, a
+model; `key_facts`, the facts that a bundle's question asks for. `partly`: it has some of the correct options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +198,8 @@ class SftRow:
     train: tuple[bool, ...]
     """Parallel to `messages`: True where the loss is taken."""
     protocol: str
-    """Empty: none of ours, but turns as an agent with other words was sent them."""
+    """Protocol of the conversation; empty when it is none of trailforge, but the turns as another agent was sent
+    them."""
     question_id: str
     question: str
     answer: str
@@ -207,20 +208,20 @@ class SftRow:
     reflection_error: ErrorType | None
     origin: Origin
     segment_index: int
-    """0 for a whole conversation; otherwise which assistant turn this row trains, from 0."""
+    """Index, from 0, of the assistant turn that this row trains; 0 for a whole conversation."""
     segment_count: int
-    """1 for a whole conversation; otherwise the number of assistant turns."""
+    """Number of assistant turns of the conversation; 1 for a whole conversation."""
     num_tool_calls: int
     num_hops: int
     token_estimate: int
     reward: TrajectoryReward
     provenance: Provenance
     spans: tuple[TextSpan, ...] = ()
-    """As in the trajectory; empty where the data set marks none."""
+    """Marked parts of turns, as in `Trajectory.spans`; empty where the data set marks none."""
     error_source: ErrorSource | None = None
-    """As in the trajectory; None where the data set does not say."""
+    """How the mistake came about, as in `Trajectory.error_source`; None where the data set does not say."""
     right_by: RightBy | None = None
-    """What finds its final answer right; None in rows of earlier versions, and where it is wrong."""
+    """The check by which the final answer is right; None in rows of earlier versions, and where it is wrong."""
     is_wrong: bool = False
     """Its final answer is wrong: the row is there for its searches, and its last turn has no loss."""
     native: NativeConversation | None = None
@@ -230,7 +231,7 @@ class SftRow:
 
 TruthStyle = Literal["rule"]
 AnswerKind = Literal["text", "options"]
-"""`text`: words, compared with the targets. `options`: letters, compared with the correct ones."""
+"""Form of the answer. `text`: words, compared with the targets. `options`: letters, compared with the correct ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,41 +244,44 @@ class GroundTruth:
     options: tuple[str, ...]
     """Texts of the options A, B, …; empty for `text`."""
     correct_options: tuple[str, ...]
-    """Their letters; empty for `text`."""
+    """Letters of the correct options; empty for `text`."""
     num_hops: int | None
-    """How many facts have to be looked up, which `hops` may have more of; None when it is not known."""
+    """Number of facts to be looked up, which can be fewer than `hops`; None when it is not known."""
     hops: tuple[Hop, ...]
     support_titles: tuple[str, ...]
-    """Of the documents that the answer rests on; empty when they are not known."""
+    """Titles of the documents that the answer rests on; empty when they are not known."""
     dag_text: str
     """The gold search plan; empty where there is none."""
     allowed_tools: tuple[str, ...]
-    """Of search plans; empty where there are none."""
+    """Tools that a search plan may use; empty where there are no plans."""
     reward_preset: str
-    """Name of the preset of `rewards` that an episode is paid by."""
+    """Name of the preset of `rewards` that gives the reward of an episode."""
     protocol: str
-    """In which the agent talks."""
+    """Protocol in which the agent answers."""
     support_texts: tuple[str, ...] = ()
-    """Of the same documents as `support_titles`, empty ones where they are not known; empty when none is."""
+    """Texts of the documents in `support_titles`, in the same order; an empty text where one is not known, and no texts
+    when none is."""
     num_golds: int = 0
-    """So many of `target` are the gold answer, its aliases, and what a graph calls it; 0: all of it."""
+    """Number of leading entries of `target` that are the gold answer, its aliases, and a graph's names of it; 0: all of
+    them."""
     num_given: int = 0
-    """So many of these the source itself gives, without a graph's names; 0: all of them."""
+    """Number of leading entries of `target` that the source itself gives, without a graph's names; 0: all
+    `num_golds`."""
 
     @property
     def golds(self) -> tuple[str, ...]:
-        """The gold answer, then its aliases, a graph's names among them: what filters ask the matcher about."""
+        """Return the gold answer and its aliases, with a graph's names, as filters pass them to the matcher."""
         return self.target[: self.num_golds or None]
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The gold answer, then its aliases, as the source gives them: what evaluations compare with."""
+        """Return the gold answer and its aliases as the source gives them, with which evaluations compare."""
         return self.target[: self.num_given or self.num_golds or None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardModel:
-    """The column by which verl and slime hand the ground truth to a reward function."""
+    """The column in which verl and slime pass the ground truth to a reward function."""
 
     style: TruthStyle
     ground_truth: GroundTruth
@@ -285,7 +289,7 @@ class RewardModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RlRow:
-    """One question to learn on. The table `rl`."""
+    """One question for reinforcement learning: one row of the table `rl`."""
 
     STORED_AS: ClassVar[str] = "RlRow"
     SCHEMA_VERSION: ClassVar[str] = "1.4"
@@ -301,34 +305,36 @@ class RlRow:
     question: str
     reward_model: RewardModel
     corpus_id: str
-    """What is searched: the run id of the run whose documents or paragraphs hold the evidence; empty for a question
-    that comes from a file."""
+    """Id of the corpus that is searched: the run id of the run whose documents or paragraphs hold the evidence; empty
+    for a question that comes from a file."""
     curriculum_stage: int
-    """1 for the easiest; 1 where the data set has no curriculum."""
+    """Stage in the curriculum, 1 for the easiest; 1 where the data set has no curriculum."""
     difficulty: float
-    """Orders questions within a stage."""
+    """Difficulty, which orders questions within a stage."""
     provenance_id: str
     """Id of the source in the run that made the row."""
     known_share: float | None = None
-    """Share of the answers from memory that are right, corrected for chance; None where nobody was asked."""
+    """Share of the answers from memory that are right, corrected for chance; None where no model was asked."""
     gold_stated: bool | None = None
-    """Does a text that came with the question, or that an episode on it read, state a gold answer? None where there is
-    no such text, and where no text has to say the answer (yes, no, options, explanations)."""
+    """Whether a text that came with the question, or that an episode on it read, states a gold answer. None where there
+    is no such text, and where no text has to say the answer (yes, no, options, explanations)."""
     pass_rate: float | None = None
-    """Share of a measured agent's attempts that are right; None: it was not measured. So are the next."""
+    """Share of a measured agent's attempts that are right; None when it was not measured, as in the three fields that
+    follow."""
     attempts: int | None = None
     calls_needed: float | None = None
-    """Searches of a right attempt, on average; None where none was right, too."""
+    """Mean number of searches in a right attempt; None where it was not measured or no attempt was right."""
     pages_needed: float | None = None
-    """Different documents that a right attempt was shown, on average; None where none was right, too."""
+    """Mean number of different documents shown in a right attempt; None where it was not measured or no attempt was
+    right."""
     measured_by: str = ""
-    """That agent with its back end and model; empty: none."""
+    """The measured agent with its back end and model; empty when none was measured."""
     schema_version: str = SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferenceRow:
-    """Two ways on from one place of a conversation, of which one is better. The table `pairs` of training sets."""
+    """Two continuations of one conversation, of which one is better: one row of the table `pairs` of training sets."""
 
     STORED_AS: ClassVar[str] = "PreferenceRow"
     SCHEMA_VERSION: ClassVar[str] = "1.1"
@@ -341,19 +347,20 @@ class PreferenceRow:
     question_id: str
     question: str
     prompt: tuple[ChatMessage, ...]
-    """What both begin with, the agent's earlier turns included."""
+    """Messages that both continuations begin with, the agent's earlier turns included."""
     chosen: tuple[ChatMessage, ...]
-    """The better end, from an assistant turn on."""
+    """The better continuation, from an assistant turn on."""
     rejected: tuple[ChatMessage, ...]
-    """The worse one, from an assistant turn on."""
+    """The worse continuation, from an assistant turn on."""
     reason: str
-    """What is against it."""
+    """Reason why the worse continuation was rejected."""
     parts_at_fault: bool | None = None
-    """Is the first turn of `rejected` itself the worse one? Else only the whole ends tell, and a trainer that takes the
-    first turns alone must not learn them. None: not known."""
+    """Whether the first turn of `rejected` is itself the worse one. Otherwise only the whole continuations differ in
+    quality, and a trainer that compares first turns alone must not learn from the pair. None when not known."""
     schema_version: str = SCHEMA_VERSION
 
     @property
     def shows_fault(self) -> bool:
-        """Do the first turns of both ends tell which is better? They do where the worse end is no more than that."""
+        """Tell whether the first turns of both continuations show which is better. They also do where the worse
+        continuation is only one turn."""
         return len(self.rejected) == 1 or self.parts_at_fault is True

@@ -1,4 +1,4 @@
-"""What a record is called where it is stored, and how rows of the version before are read.
+"""Names and versions of stored records, and how rows of the previous version are read.
 
 A record's name and version stand in the file, not in the code: `STORED_AS` and `SCHEMA_VERSION`. `EARLIER` says of each
 earlier version that is still read how a stored row becomes one of now:
@@ -21,9 +21,11 @@ from trailforge.schemas.errors import InvalidInput
 
 Row = dict[str, Any]
 Migration = Callable[[Row], Row]
-"""A stored row of an earlier version, as plain dicts and lists, to one of now."""
+"""A function that turns a stored row of an earlier version, as plain dicts and lists, into one of the current
+version."""
 Earlier = Mapping[str, Migration]
-"""Migrations by the version that they begin with, which stands behind the name of a record of another name."""
+"""Migrations by the version that they start from; where the record had another name, that name stands before the
+version."""
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -31,13 +33,13 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 CALLED_PLAIN: Mapping[str, str] = MappingProxyType(
     {name: f"{name}_plain" for name in ("hippo_rag", "raptor", "hyper_graph_rag", "graph_rag")}
 )
-"""What back ends without a model are called now that a paper's name stands for what a model builds."""
+"""New names of back ends that use no model, since a paper's name now stands for the back end that a model builds."""
 
 
 def migration(
     *, renamed: Mapping[str, str] = _NONE, added: Mapping[str, Any] = _NONE, removed: tuple[str, ...] = ()
 ) -> Migration:
-    """The migration that renames fields (`renamed`: the old name to the new one), removes some and adds others.
+    """Return a migration that renames fields (`renamed`: the old name to the new one), removes some and adds others.
 
     A new field that has a default in the record needs no value here. What goes deeper is a function of its own.
     """
@@ -49,34 +51,35 @@ def migration(
 
 
 def either_name(name: str) -> str:
-    """What a back end is called of which it is not known whether a model built it."""
+    """Return a name for a back end of which it is not known whether a model built it."""
     return f"{name} or {CALLED_PLAIN[name]}" if name in CALLED_PLAIN else name
 
 
 def rename_back_end(row: Row) -> Row:
-    """A row from when `backend` said nothing of who built it. A question's own paragraphs were searched plainly; of an
-    index, whose hash the row has, it is not known."""
+    """Rename the back end in a row from before `backend` said whether a model built it. A question's own paragraphs
+    were searched without a model; for an index, whose hash the row has, it is not known."""
     name = row["backend"]
     return row | {"backend": either_name(name) if row.get("index") else CALLED_PLAIN.get(name, name)}
 
 
 def stored_name(record: type) -> str:
-    """What files call the record; renaming its class changes no file."""
+    """Return the name of the record in files; renaming its class changes no file."""
     return record.STORED_AS  # type: ignore[attr-defined]
 
 
 def version_of(record: type) -> str:
-    """The record's schema version, `major.minor`."""
+    """Return the record's schema version, `major.minor`."""
     return record.SCHEMA_VERSION  # type: ignore[attr-defined]
 
 
 def is_read(record: type, name: str, version: str) -> bool:
-    """Whether what is stored under this name in this version is read as the record."""
+    """Tell whether rows stored under this name in this version can be read as the record."""
     return _key(record, name, version) in (version_of(record), *_earlier(record))
 
 
 def migration_of(record: type, version: str, *, source: object, name: str = "") -> Migration | None:
-    """How rows of a stored version become rows of now; None for those of now. `name`: what they are stored as.
+    """Return the migration from a stored version to the current one; None for the current one. `name`: the stored
+    record name.
 
     Raises `InvalidInput` for a version that is not read, with the mend.
     """

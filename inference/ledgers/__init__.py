@@ -1,4 +1,4 @@
-"""Which ledger a run has: a file in its folder, or a PostgreSQL server that its workers share."""
+"""Opens the ledger of a run: a file in its folder, or a PostgreSQL server that its workers share."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _SCHEMES = ("postgresql", "postgres")
 
 
 def open_ledger(url: str, path: Path, *, run: str = "") -> Ledger:
-    """The ledger at a URL; without one, the file. Nothing is opened before its first use.
+    """Return the ledger at a URL or, without one, in the file. Nothing is opened before the first use.
 
-    `run`: whose spending a shared ledger adds up.
+    `run`: the run whose spending a shared ledger sums.
     """
     return PostgresLedger(url, _password(), run=run) if url else SqliteLedger(path)
 
 
 async def check_ledger(url: str) -> None:
-    """Raises `OutputError` when there is no such ledger, or it refuses us. A file is made on first use."""
+    """Raise `OutputError` when there is no such ledger, or it refuses the connection. A file is made on first use."""
     if url:
         ledger = PostgresLedger(url, _password())
         try:
@@ -34,7 +34,8 @@ async def check_ledger(url: str) -> None:
 
 
 def check_ledger_url(url: str) -> None:
-    """Raises `InvalidInput` for a URL of another kind of ledger, or with a password in it. Never shows the URL."""
+    """Raise `InvalidInput` for a URL of another kind of ledger, or with a password in it. The message never shows the
+    URL."""
     if not url:
         return
     try:
@@ -50,7 +51,7 @@ def check_ledger_url(url: str) -> None:
 
 
 def ledger_url(configured: str) -> str:
-    """The URL that the environment names, without its password; else the configured one."""
+    """Return the ledger URL that the environment names, without its password; else the configured one."""
     url = os.environ.get(URL_VARIABLE, "").strip()
     if not url:
         return configured

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import asyncpg
 
 MOST_CONNECTIONS = 4
-"""Of a process."""
+"""Largest number of connections of one process."""
 _CONNECT_WITHIN_S = 10.0
 _ANSWER_WITHIN_S = 30.0
 _AGAIN_S = 0.25
@@ -94,12 +94,12 @@ class PostgresLedger:
 
     @property
     def where(self) -> str:
-        """Server and database, for messages."""
+        """Return server and database, for messages."""
         parts = urlsplit(self._url)
         return f"{parts.hostname or 'local'}:{parts.port or 5432}{parts.path}"
 
     async def check(self) -> None:
-        """Raises `OutputError` at once when the server is not there or refuses us."""
+        """Raise `OutputError` at once when the server is not there or refuses the connection."""
         try:
             await self._open()
         except InvalidInput:
@@ -108,31 +108,32 @@ class PostgresLedger:
             raise self._error(error) from error
 
     async def find(self, key: str) -> Reply | None:
-        """See `Ledger`."""
+        """Return the reply to an earlier call, or None; see `Ledger.find`."""
         return await self._first(_FIND, key)
 
     async def find_complete(self, request: Request) -> Reply | None:
-        """See `Ledger`."""
+        """Return a complete reply to a request of the same family, or None; see `Ledger.find_complete`."""
         return await self._first(_FIND_COMPLETE, request.family, request.sampling.max_tokens)
 
     async def put(self, request: Request, reply: Reply) -> Reply:
-        """See `Ledger`. Raises `OutputError` when it cannot be written. Who gives up does not stop the write."""
+        """Keep a reply; see `Ledger.put`. Raises `OutputError` when it cannot be written. Cancelling the caller does
+        not stop the write."""
         write = asyncio.create_task(self._keep(request, reply))
         self._writes.add(write)
         write.add_done_callback(self._written)
         return await asyncio.shield(write)
 
     async def spent(self) -> Usage:
-        """See `Ledger`."""
+        """Return the calls and tokens that the run ever paid for; see `Ledger.spent`."""
         ((calls, prompt, completion),) = await self._ask(_SPENT, self._run)
         return Usage(calls=int(calls), prompt_tokens=int(prompt), completion_tokens=int(completion))
 
     async def entries(self) -> int:
-        """How many calls are kept, of all runs."""
+        """Return the number of calls that are kept, of all runs."""
         return (await self._ask("SELECT count(*) FROM trailforge_calls"))[0][0]
 
     async def aclose(self) -> None:
-        """See `Ledger`."""
+        """Finish pending writes and close the connections; see `Ledger.aclose`."""
         while self._writes:
             await asyncio.wait(self._writes)
         pool, self._pool = self._pool, None

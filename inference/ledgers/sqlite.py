@@ -36,31 +36,33 @@ _FIND_COMPLETE = f"""
 
 
 class Ledger(Protocol):
-    """Keeps replies by the key of their request."""
+    """A durable store of replies by the key of their request."""
 
     @property
     def damaged(self) -> Set[str]:
-        """Keys of the entries that were looked for here and could not be read."""
+        """Return the keys of entries that were looked up in this process and could not be read."""
         ...
 
     async def find(self, key: str) -> Reply | None:
-        """The reply to an earlier call, or None."""
+        """Return the reply to an earlier call, or None."""
         ...
 
     async def find_complete(self, request: Request) -> Reply | None:
-        """A reply that ended by itself, and within this request's `max_tokens`, to a request of the same family."""
+        """Return a reply to a request of the same family that the model ended by itself within this request's
+        `max_tokens`, or None."""
         ...
 
     async def put(self, request: Request, reply: Reply) -> Reply:
-        """Keep a reply; back when it is safe. Who came first wins: what is kept is what is returned."""
+        """Keep a reply, and return once it is safe. Of several replies to one key the first is kept, and that one is
+        returned."""
         ...
 
     async def spent(self) -> Usage:
-        """Calls and tokens that the run ever paid for, whoever paid."""
+        """Return the calls and tokens that the run ever paid for, from any process."""
         ...
 
     async def aclose(self) -> None:
-        """Finish what is under way."""
+        """Finish pending writes and close the ledger."""
         ...
 
 
@@ -87,7 +89,7 @@ class _Write:
 
 
 class SqliteLedger:
-    """The ledger of one machine. Opens on first use; a thread of its own commits what is waiting together."""
+    """The ledger of one machine. It opens on first use; a thread of its own commits waiting writes together."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -101,19 +103,20 @@ class SqliteLedger:
         """The thread will look at what is waiting."""
 
     async def find(self, key: str) -> Reply | None:
-        """See `Ledger`. A file is read faster than another thread is asked."""
+        """Return the reply to an earlier call, or None. It is read on the calling thread, which is faster than handing
+        over."""
         return self.get(key)
 
     def get(self, key: str) -> Reply | None:
-        """`find`, for who has no event loop."""
+        """Return the reply to an earlier call, or None, for callers without an event loop."""
         return self._first(_FIND, key)
 
     async def find_complete(self, request: Request) -> Reply | None:
-        """See `Ledger`."""
+        """Return a complete reply to a request of the same family, or None; see `Ledger.find_complete`."""
         return self._first(_FIND_COMPLETE, request.family, request.sampling.max_tokens)
 
     async def put(self, request: Request, reply: Reply) -> Reply:
-        """See `Ledger`. Raises `OutputError` when it cannot be written."""
+        """Keep a reply; see `Ledger.put`. Raises `OutputError` when it cannot be written."""
         self._open()
         loop = asyncio.get_running_loop()
         length = least_length(reply, request.sampling.max_tokens)
@@ -125,19 +128,20 @@ class SqliteLedger:
         return await write.kept
 
     def entries(self) -> int:
-        """How many calls are kept."""
+        """Return the number of calls that are kept."""
         with self._reading() as connection:
             return connection.execute("SELECT count(*) FROM calls").fetchone()[0]
 
     async def spent(self) -> Usage:
-        """See `Ledger`. A file belongs to one run: of what other processes pay, all that is in the file."""
+        """Return the calls and tokens in the file, which belongs to one run, from all its processes; see
+        `Ledger.spent`."""
         with self._reading() as connection:
             calls, prompt, completion = connection.execute("SELECT * FROM spent").fetchone()
             (cached,) = connection.execute("SELECT min(cached_tokens, ?) FROM spent_cached", (prompt,)).fetchone()
         return Usage(calls=calls, prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached)
 
     def damage(self) -> str | None:
-        """What SQLite finds wrong with the file, in a line; None when it is sound. Reads all of it."""
+        """Return what SQLite finds wrong with the file, in a line; None when it is sound. Reads the whole file."""
         try:
             found = self._open().execute("PRAGMA quick_check(1)").fetchone()[0]
         except sqlite3.DatabaseError as error:
@@ -145,16 +149,16 @@ class SqliteLedger:
         return None if found == "ok" else found.splitlines()[-1]
 
     def unreadable(self) -> set[str]:
-        """Keys of all entries that cannot be read. Reads all of them."""
+        """Return the keys of all entries that cannot be read. Reads the whole file."""
         with self._reading() as connection:
             return {key for key, blob in connection.execute(_ENTRY) if unpack(key, blob) is None}
 
     async def aclose(self) -> None:
-        """See `Ledger`."""
+        """Finish pending writes and close the file; see `Ledger.aclose`."""
         self.close()
 
     def close(self) -> None:
-        """`aclose`, for who has no event loop."""
+        """Finish pending writes and close the file, for callers without an event loop."""
         if self._thread is not None:
             self._thread.shutdown()
             self._thread = None

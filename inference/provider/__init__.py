@@ -1,1 +1,1 @@
-"""What differs between servers that call themselves OpenAI-compatible: parameters, replies, finish reasons, errors."""
+"""Differences between OpenAI-compatible servers: parameters, replies, finish reasons, errors, pace and URLs."""

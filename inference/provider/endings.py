@@ -1,4 +1,4 @@
-"""Finish reasons: which say that the model ended its reply, by the documentation of each provider."""
+"""Finish reasons of replies: which of them say that the model ended its reply, by each provider's documentation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Literal
 
 Ending = Literal["whole", "cut", "broken", "unknown"]
 """How a reply ended. `whole`: by the model. `cut`: by a limit or a filter, and a second try would end so, too.
-`broken`: a second try may bring it whole. `unknown`: nobody knows, so it is not taken for whole."""
+`broken`: a second try may bring it whole. `unknown`: the finish reason is not known, so the reply is not taken for
+whole."""
 
 TOOL_CALLS = "tool_calls"
 """The finish reason of a reply that calls tools."""
@@ -84,7 +85,8 @@ _ENDINGS: dict[str, Ending] = {
 
 
 def read_ending(reason: str) -> Ending:
-    """How a reply of this finish reason ended. Without one (`null`) it counts as whole: some servers give none."""
+    """Return how a reply of this finish reason ended. Without one (`null`) it counts as whole, since some servers give
+    none."""
     # `content_filter: SAFETY` and `FinishReason.STOP` are Gemini's behind gateways.
     reason = reason.strip().casefold().partition(":")[0].rpartition(".")[2].removeprefix("finish_reason_")
     return _ENDINGS.get(reason, "unknown") if reason and reason not in ("null", "none", "unspecified") else "whole"

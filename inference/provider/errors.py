@@ -1,4 +1,4 @@
-"""What a server says has gone wrong: its own sentence, and what kind of matter it is.
+"""Reads the error messages of model servers: the server's own sentence, and the kind of error.
 
 Servers say it in a dozen shapes, under any status, also inside a 200. Kinds are told apart by codes first, then by the
 status, then by words. The words only name the kind: whether one prompt or the whole server is refused is found out by
@@ -21,10 +21,11 @@ from trailforge.schemas.text import visible
 Kind = Literal[
     "credit", "key", "too_long", "limited", "overloaded", "failed", "parameter", "model", "address", "moved", "refused"
 ]
-"""`credit`: nothing is left to pay with. `key`: who asks is not known. `too_long`: this prompt. `limited`: asked too
-fast. `overloaded`: it has too much to do. `failed`: anything else that may pass. `parameter`: one that it does not
-take. `model`: it has none of that name. `address`: nothing is at that path. `moved`: it is elsewhere. `refused`:
-anything else, as by a filter."""
+"""Kind of error. `credit`: the account has none left. `key`: the API key is missing or not accepted. `too_long`: the
+prompt exceeds the window. `limited`: requests come too fast. `overloaded`: the server has too much load. `failed`: any
+other error that may pass. `parameter`: the server does not take a parameter. `model`: it has no model of that name.
+`address`: nothing is at that path. `moved`: the server is elsewhere. `refused`: any other refusal, for example by a
+filter."""
 
 _MOST_CHARS = 2_000
 """Of a sentence that are looked at, at its beginning and at its end: some quote the whole prompt in between."""
@@ -151,15 +152,15 @@ _PAGE = 4_000
 
 @dataclass(frozen=True, slots=True)
 class ServerError:
-    """What a server said."""
+    """An error that a server reported."""
 
     kind: Kind
     status: int
-    """Of HTTP, or the one that its body gives inside a 200."""
+    """HTTP status, or the one that the body gives inside a reply of status 200."""
     words: str
-    """Its own sentence, in one line; empty when it said nothing."""
+    """The server's own sentence, in one line; empty when it sent none."""
     parameter: str = ""
-    """Which one it does not take, as far as it can be told."""
+    """Name of the parameter that the server does not take; empty when it cannot be told."""
 
     def __str__(self) -> str:
         """For people: the status, and what the server said."""
@@ -167,7 +168,7 @@ class ServerError:
 
     @property
     def mend(self) -> str:
-        """How to leave out or rename the parameter that is not taken; empty where that is not the matter."""
+        """Return how to leave out or rename the parameter that the server does not take; empty for any other error."""
         if self.kind != "parameter":
             return ""
         if self.parameter == "stream":
@@ -180,7 +181,7 @@ class ServerError:
 
 
 def read_error(status: int, content: bytes | Mapping[str, Any] | list[Any]) -> ServerError:
-    """What a server's error says. `content`: its body, or what was found inside a reply of status 200."""
+    """Read a server's error. `content`: its body, or the error found inside a reply of status 200."""
     body, sentences = _parsed(content)
     codes: set[str] = set()
     if body is not None:
@@ -196,7 +197,7 @@ def read_error(status: int, content: bytes | Mapping[str, Any] | list[Any]) -> S
 
 
 def has_words(body: Any) -> bool:
-    """Whether it holds a sentence of an error."""
+    """Tell whether a body holds a sentence about an error."""
     return bool(_found(body)[0])
 
 
@@ -253,7 +254,7 @@ def _parsed(content: bytes | Mapping[str, Any] | list[Any]) -> tuple[Any, list[s
 
 
 def read_page(page: str) -> list[str]:
-    """Title and text of a page of HTML, or a plain text."""
+    """Return title and text of an HTML page, or a plain text as it is."""
     page = page[:_PAGE]
     title = _TITLE.search(page)
     parts = [title[1] if title else "", _TAGS.sub(" ", page)]

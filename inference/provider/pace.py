@@ -1,4 +1,4 @@
-"""How many calls a server takes at a time, and how many a second: what is learned of it from what it refuses.
+"""Learns how many calls at a time, and how many a second, a server takes, from the calls that it refuses.
 
 Arithmetic alone, told the time in seconds on any clock.
 """
@@ -34,7 +34,8 @@ _REMEMBERED = 4096
 
 
 class CallWindow:
-    """How many calls may be under way: grows by addition, is cut by multiplication, at most once a round trip.
+    """The number of calls that may be under way: it grows by addition and is cut by multiplication, at most once a
+    round trip.
 
     A server that refuses time and again when as many are under way has that many slots, and is not too fast asked. Then
     all of them are used, and one more is tried at growing intervals.
@@ -55,17 +56,18 @@ class CallWindow:
 
     @property
     def size(self) -> int:
-        """Calls at a time, from 1 on."""
+        """Return the number of calls allowed at a time, at least 1."""
         return int(self._size)
 
     def grow(self) -> None:
-        """A call succeeded: one more below the size at which trouble began, one more a round trip above it."""
+        """Record a success: the window grows by one below the size at which trouble began, and by one each round trip
+        above it."""
         step = 1.0 if self._size < self._calm and not self.is_counted else 1.0 / (self._size * self._trips)
         self._size = min(float(self._most), self._size + step)
 
     def cut(self, *, sent_at: float, now: float, others: int) -> bool:
-        """A call sent at `sent_at` was refused while others were under way. False when that is no news: it was sent
-        before the last cut, or tells once more how many slots there are."""
+        """Record that a call sent at `sent_at` was refused while others were under way. Returns False when that adds
+        nothing: the call was sent before the last cut, or only confirms the known number of slots."""
         if sent_at <= self._last_cut:
             self._full = min(self._full, others)
             return False
@@ -85,30 +87,30 @@ class CallWindow:
 
 @dataclass(slots=True)
 class Spell:
-    """What was sent between two refusals, pauses left out."""
+    """The calls that were sent between two refusals, pauses left out."""
 
     refused_before: float
-    """When the refusal before it came; the first spell has none before it."""
+    """Time of the refusal before this spell; infinitely early for the first spell."""
     began: float = math.nan
     times: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
-    """Of the last sendings."""
+    """Times of the last calls sent."""
     sent: int = 0
     refused: int = 0
     unwarned: float = 0.0
-    """Sent before the word of the first refusal came: each of them may be refused, too."""
+    """Number of calls sent before the first refusal was known: each of them may be refused, too."""
 
     @property
     def admitted(self) -> int:
-        """Calls that the server took."""
+        """Return the number of calls that the server took."""
         return self.sent - self.refused
 
     @property
     def seconds(self) -> float:
-        """From the first sending to the last."""
+        """Return the seconds from the first call sent to the last."""
         return self.times[-1] - self.began if self.sent else 0.0
 
     def steepest(self, reserve: int, until: float) -> float:
-        """The highest rate at which calls were taken beyond a reserve, from whatever moment on until then.
+        """Return the highest rate at which calls were taken beyond a reserve, from any moment on until `until`.
 
         A server of that reserve permits no less, and no more if the reserve was full at that moment and empty then. A
         mean of the whole spell is too low: where less was sent than permitted, the reserve ran over.
@@ -143,7 +145,7 @@ class Pacer:
         self._credit, self._credited_at = 0.0, now
 
     def ready_at(self, now: float) -> float:
-        """When the next call may be sent; `now` when it may be sent at once."""
+        """Return the time at which the next call may be sent; `now` when it may be sent at once."""
         if self._ended is not None:
             self._learn(self._ended)
             self._ended = None
@@ -156,14 +158,14 @@ class Pacer:
         return now if self._credit >= 1 else now + (1 - self._credit) / rate
 
     def rate(self, now: float) -> float:
-        """Sends a second at present; infinite while no limit is known."""
+        """Return the calls a second that are allowed at present; infinite while no limit is known."""
         seconds = min(_LONGEST_GROWTH_S, now - self._spell.began) if self._spell.sent else 0.0
         if self._searching:
             return self._rate * 2 ** min(60.0, _DOUBLINGS_PER_S * seconds)
         return self._rate * (1.0 + (seconds / self._doubles_s) ** 3)
 
     def sent(self, now: float) -> Spell:
-        """A call is sent. Its refusal, if it comes, belongs to the spell returned."""
+        """Record that a call was sent. Returns the spell to which its refusal, if one comes, belongs."""
         spell = self._spell
         if not spell.sent:
             spell.began = now
@@ -173,7 +175,7 @@ class Pacer:
         return spell
 
     def refused(self, now: float, spell: Spell, sent_at: float) -> None:
-        """A call of this spell was refused by a limit. A pause is to follow: the reserve fills meanwhile."""
+        """Record that a limit refused a call of this spell. A pause must follow, in which the reserve fills."""
         spell.refused += 1
         if spell is self._spell:
             self._rate_at_refusal, self._seen = self.rate(now), spell.steepest(self._reserve, sent_at)

@@ -1,4 +1,4 @@
-"""The form of a request on the wire, for servers that want another one than OpenAI's first."""
+"""Form of a request for servers that do not take OpenAI's original one."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, Literal
 from trailforge.schemas import InvalidInput
 
 SAMPLED = ("temperature", "top_p", "max_tokens", "seed", "stop", "top_k", "repetition_penalty")
-"""Parameters of how a reply is drawn."""
+"""Parameters that control how a reply is sampled."""
 FORMED = ("response_format", "structured_outputs", "json_schema", "grammar")
-"""Parameters of what form a reply has; it is held against its form all the same when they are left out."""
+"""Parameters that control the form of a reply. Replies are checked against that form even when these are left out."""
 _STREAMED = "stream_options"
 KNOWN = (*SAMPLED, *FORMED, _STREAMED)
-"""What can be left out or renamed; what else is sent is the model and the prompt."""
+"""Parameters that can be left out or renamed; the rest of a request is the model and the prompt."""
 
 _NAMED = (*KNOWN, "stream", "encoding_format")
 """What errors are about."""
@@ -38,7 +38,8 @@ _WANTS_STREAM = re.compile(
 
 
 def find_parameter(named: Iterable[str], text: str) -> str:
-    """Which parameter an error is about: one named in its fields, or in words that complain of one. Else empty."""
+    """Return the parameter that an error is about: one named in its fields, or in words that complain of one; else
+    empty."""
     if found := [name for each in named if (name := _ALIASES.get(each, each)) in _NAMED]:
         return found[-1]
     if _WANTS_STREAM.search(text):
@@ -66,11 +67,12 @@ class Parameters:
     stream: bool = False
     """Ask for replies as event streams, for servers that send nothing else."""
     omit: tuple[str, ...] = ()
-    """Parameters that are not sent, of `KNOWN`: `[seed]`. Without `stop`, replies are cut here at the stop strings."""
+    """Names of parameters that are not sent, from `KNOWN`, such as `[seed]`. Without `stop`, replies are cut at the
+    stop strings after they arrive."""
     rename: dict[str, str] = field(default_factory=dict, hash=False)
-    """Other names of parameters: `{max_tokens: max_completion_tokens}`."""
+    """Names under which the server knows parameters, such as `{max_tokens: max_completion_tokens}`."""
     finish_reasons: dict[str, Literal["whole", "cut"]] = field(default_factory=dict, hash=False)
-    """Finish reasons that no table here has: `{finished: whole}`."""
+    """Meaning of finish reasons that no built-in table has, such as `{finished: whole}`."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for a name that is never sent, and for two parameters of one name."""
@@ -83,7 +85,7 @@ class Parameters:
 
     @property
     def deciding(self) -> dict[str, Any]:
-        """What of it decides replies, or how they are read; empty for a server of the usual form."""
+        """Return the settings that affect replies or how they are read; empty for a server of the usual form."""
         found: dict[str, Any] = {
             "omit": list(self.left_out),
             "finish_reasons": dict(sorted(self.finish_reasons.items())),
@@ -92,17 +94,18 @@ class Parameters:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """The parameters left out that may change a reply, sorted."""
+        """Return the omitted parameters that may change a reply, sorted."""
         return tuple(sorted({name for name in self.omit if name != _STREAMED}))
 
     def shape(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The request as this server wants it. A null, as `extra_body` may say it, leaves a parameter out, too."""
+        """Return the body of a request as this server needs it. A null, which `extra_body` may hold, leaves a parameter
+        out, too."""
         streamed = {"stream": True, _STREAMED: {"include_usage": True}} if self.stream else {}
         sent = {**body, **streamed}
         left_out = {*self.omit, *(name for name in KNOWN if sent.get(name, ...) is None)}
         return {self.rename.get(name, name): value for name, value in sent.items() if name not in left_out}
 
     def read_reason(self, reason: str) -> str:
-        """A finish reason in OpenAI's words where it is one that a person has declared, else as it came."""
+        """Translate a finish reason into OpenAI's words where the settings declare it; return any other as it came."""
         ending = self.finish_reasons.get(reason)
         return reason if ending is None else "stop" if ending == "whole" else "length"

@@ -1,4 +1,4 @@
-"""Replies as servers send them: texts or parts, thoughts in any of six fields, whole bodies or event streams."""
+"""Reads the bodies of replies: texts or parts, thoughts in any of six fields, whole bodies or event streams."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ _MOST_DEPTH = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadReply:
-    """What stands in the body of a reply."""
+    """Fields that were read from the body of a reply."""
 
     text: str
     reasoning: str
     finish_reason: str
     usage: Any
-    """As it came."""
+    """The body's `usage` as it came."""
     tool_calls: tuple[ToolCall, ...] = ()
     """The tools that it calls."""
     error: Any = None
-    """An error that came beside the reply, or in the middle of it."""
+    """An error that came beside the reply, or in the middle of it; None when there was none."""
 
 
 def read_body(content: bytes, kind: str) -> Any:
-    """The JSON of a body; of an event stream (also one that nobody asked for) its parts joined to one reply.
+    """Parse the JSON of a body; the parts of an event stream, even one that was not asked for, are joined to one reply.
 
-    `kind`: its content type. Raises `ValueError` for what is neither.
+    `kind`: content type of the body. Raises `ValueError` for what is neither.
     """
     text = content.decode("utf-8-sig", "replace").strip()
     is_stream = kind.startswith("text/event-stream") or text.startswith(("data:", "event:", "id:", "retry:", ":"))
@@ -58,7 +58,7 @@ def read_body(content: bytes, kind: str) -> Any:
 
 
 def find_error(body: Any) -> Any:
-    """The error in a body that says it has succeeded; None for a reply, and for what says nothing that is known."""
+    """Return the error in a body of a successful status; None for a reply, and for a body that holds nothing known."""
     if isinstance(body, list) and body and isinstance(body[0], dict):
         body = body[0] if "error" in body[0] else body
     if not isinstance(body, dict):
@@ -73,9 +73,9 @@ def find_error(body: Any) -> Any:
 
 
 def read_reply(body: Any, *, is_text: bool) -> ReadReply:
-    """The first choice of a reply. `is_text`: of the completions endpoint.
+    """Read the first choice of a reply. `is_text`: it comes from the completions endpoint.
 
-    Raises `ValueError`, `KeyError`, `IndexError`, `TypeError` or `AttributeError` for what is none.
+    Raises `ValueError`, `KeyError`, `IndexError`, `TypeError` or `AttributeError` for a body that is no reply.
     """
     choice = body["choices"][0]
     calls: tuple[ToolCall, ...] = ()
@@ -99,9 +99,10 @@ def read_reply(body: Any, *, is_text: bool) -> ReadReply:
 
 
 def read_models(body: Any) -> list[str]:
-    """Ids of models: objects or texts, in a list, under `data` or `models`, or as the names of an object's fields.
+    """Return the ids of models: objects or texts, in a list, under `data` or `models`, or as the names of an object's
+    fields.
 
-    Raises `ValueError` for what lists none.
+    Raises `ValueError` for a body that lists none.
     """
     listed = body
     while isinstance(listed, dict) and (held := [name for name in _LISTS if listed.get(name) is not None]):
@@ -162,9 +163,9 @@ def _parts(content: Any, *, thoughts: bool) -> list[Any]:
 
 
 def flatten(value: Any, depth: int = 0) -> str:
-    """The texts in a text, a part, or parts, one after the other; empty for null and for parts without a text.
+    """Join the texts in a text, a part, or parts; empty for null and for parts without a text.
 
-    Raises `TypeError` for anything else, and for parts in parts without end.
+    Raises `TypeError` for anything else, and for parts nested too deep.
     """
     if value is None:
         return ""

@@ -1,4 +1,4 @@
-"""URLs of servers: none may hold a key, as they are kept, shown and published, where a key must not be."""
+"""Checks URLs of servers: none may hold an API key, since URLs are kept, shown and published."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LINK = re.compile(r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*+://[^\s\"'<>\\]{1,10000}"
 
 
 def find_key(url: str) -> str | None:
-    """Where a URL holds a key, in words that do not repeat it; None where it holds none.
+    """Describe where a URL holds a key, without repeating it; None where it holds none.
 
     A key is what stands before the host, what a parameter is called that keys have the name of, what looks as
     providers' keys do, and in a parameter any 32 characters in which letters and digits are mixed.
@@ -51,14 +51,13 @@ def find_key(url: str) -> str | None:
 
 
 def find_key_in_text(text: str) -> str | None:
-    """`find_key` of the first URL in a text that holds one."""
+    """Apply `find_key` to the URLs in a text, and return the first finding."""
     return next((where for link in _LINK.findall(text) if (where := find_key(link))), None)
 
 
 def check_server_url(url: str, field: str | None, mend: str = f"set {KEY_VARIABLES[0]} instead") -> None:
-    """Raises `InvalidInput`, which does not repeat it, for a URL that holds a key, or several URLs with commas between
-    them; also for what is too long for one. `mend`: where the key belongs, else an environment variable.
-    """
+    """Raise `InvalidInput`, without repeating the key, for a URL or a comma-separated list of URLs that holds one; also
+    for a text too long for a URL. `mend`: where the key belongs, by default an environment variable."""
     if len(url) > _LONGEST:
         raise InvalidInput(f"is no URL: it has more than {_LONGEST:,} characters", field=field)
     for each in (url, *url.split(",")):
@@ -67,7 +66,7 @@ def check_server_url(url: str, field: str | None, mend: str = f"set {KEY_VARIABL
 
 
 def without_key(url: str) -> str:
-    """A URL of an earlier run as it is today: what holds a key is left out."""
+    """Return a URL of an earlier run with any key left out."""
     if find_key(url) is None:
         return url
     start, *parts = re.split(r"(?=[?#&;])", _USER.sub(r"\1", url))
@@ -76,7 +75,7 @@ def without_key(url: str) -> str:
 
 
 def without_keys(value: Any) -> Any:
-    """`without_key` of all texts with `://` in a configuration's plain values."""
+    """Apply `without_key` to every text with `://` in the plain values of a configuration."""
     match value:
         case str() if "://" in value and len(value) <= _LONGEST:
             return ",".join(map(without_key, without_key(value).split(",")))

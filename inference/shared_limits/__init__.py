@@ -1,1 +1,1 @@
-"""Limits on calls that hold over several processes."""
+"""Limits on calls that several processes share."""

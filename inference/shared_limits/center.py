@@ -24,14 +24,14 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a center needs to know."""
+    """Settings of the limits, with the usage before they started."""
 
     urls: tuple[str, ...]
     throttle: ThrottleConfig
     caps: Caps
     prices: Prices
     spent: Usage
-    """Before it began."""
+    """Usage before the center began."""
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class Center:
         self._replied_at = 0.0
 
     def handle(self, name: str, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Messages of a process have come."""
+        """Handle the messages that a process has sent."""
         now = asyncio.get_running_loop().time()
         self._end_leases(now)
         member = self._members.setdefault(name, _Member(now, self._lost[name]))
@@ -82,7 +82,7 @@ class Center:
             self._handle(name, member, message, now)
 
     def lose(self, name: str) -> None:
-        """A process has gone."""
+        """Free what a process holds that has gone."""
         member = self._members.pop(name, None)
         if member is None:
             return
@@ -103,13 +103,15 @@ class Center:
             held.ended.set()
 
     def orphans(self) -> list[str]:
-        """Keys of the calls that lost processes had set aside something for, and can keep no more."""
+        """Return the keys of calls for which lost processes had set something aside, and which they can no longer
+        keep."""
         now = asyncio.get_running_loop().time()
         self._end_leases(now)
         return sorted({held.key for due, held in self._orphans if now >= due})
 
     def resolve(self, kept: Mapping[str, Usage | None]) -> None:
-        """What became of orphans: by key what the call has used; None: it was not kept, and so is free again."""
+        """Settle orphaned calls. `kept`: by key what the call has used; None: it was not kept, so its share is free
+        again."""
         for due, held in self._orphans[:]:
             if held.key in kept:
                 self._orphans.remove((due, held))

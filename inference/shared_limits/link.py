@@ -35,7 +35,7 @@ class _Asked:
 
 
 class LimitsLink:
-    """A process's end of the way to a center. Use it on one event loop.
+    """A process's end of the connection to a center. Use it on one event loop.
 
     The center's lease begins when it hears of this process, which is after what it answers was sent. So the sending of
     what was answered, and nothing else, tells this process how long it is not taken for lost.
@@ -57,11 +57,13 @@ class LimitsLink:
         self.troubles: list[str] = []
 
     def holds(self, lease: int) -> bool:
-        """Whether the center surely has not taken this process for lost since it granted something on that lease."""
+        """Tell whether the center certainly has not taken this process for lost since it granted something on that
+        lease."""
         return lease == self._lease and asyncio.get_running_loop().time() - self._leased_at < LEASE_S - _SPARE_S
 
     async def ask(self, op: str, undo: Message, **more: Any) -> tuple[int, Mapping[str, Any]]:
-        """The number of what is asked, and what is given. `undo`: is told if nobody wants it any more."""
+        """Send a request to the center; return its number and what is granted. `undo`: sent if the result is no longer
+        wanted."""
         self._begin()
         number, loop = next(self._numbers), asyncio.get_running_loop()
         asked = _Asked(loop.time(), {"op": op, "id": number, **more}, {**undo, "id": number}, loop.create_future())
@@ -76,13 +78,13 @@ class LimitsLink:
             self._asked.pop(number, None)
 
     def tell(self, **message: Any) -> None:
-        """Send a message, with others of the same moment."""
+        """Send a message, together with others of the same moment."""
         if not self._outbox:
             asyncio.get_running_loop().call_soon(self._flush)
         self._outbox.append(message)
 
     def receive(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Messages of the center have come. On the loop."""
+        """Handle messages of the center. Call it on the loop."""
         for message in messages:
             if message["op"] == "pong":
                 self._unanswered = 0
@@ -104,13 +106,13 @@ class LimitsLink:
                 asked.granted.set_result(message)
 
     def give_up(self, error: TrailforgeError) -> None:
-        """Whoever waits for something gets this error."""
+        """Fail every pending request with this error."""
         for asked in self._asked.values():
             if not asked.granted.done():
                 asked.granted.set_exception(error)
 
     async def aclose(self) -> None:
-        """This process asks for nothing more."""
+        """Stop asking: this process sends no further requests."""
         if self._beating is not None:
             self._beating.cancel()
             self.tell(op="leave")
@@ -152,14 +154,15 @@ class _SharedPermit(Permit):
 
 
 class SharedThrottle(Throttle):
-    """Asks a center for leave to send. That nothing is answered to anybody is watched here."""
+    """A throttle that asks a center for permission to send. It watches itself whether this process still gets
+    replies."""
 
     def __init__(self, link: LimitsLink, on_stall: Callable[[Stalled], None]) -> None:
         super().__init__(link.limits.urls, link.limits.throttle, on_stall)
         self._link = link
 
     async def acquire(self, priority: int = 0) -> Permit:
-        """See `Throttle`."""
+        """Wait for permission to send a call; see `Throttle.acquire`."""
         if self._ended is not None:
             raise self._ended
         number, granted = await self._link.ask("acquire", {"op": "dropped"}, priority=priority)
@@ -167,32 +170,32 @@ class SharedThrottle(Throttle):
         return _SharedPermit(Lane(granted["url"], self._config, now), now, Spell(refused_before=now), number)
 
     def replied(self, permit: Permit) -> None:
-        """See `Throttle`."""
+        """Record that the call was answered; see `Throttle.replied`."""
         self._replied_at = asyncio.get_running_loop().time()
         self._tell(permit, "replied")
 
     def refused(self, permit: Permit, wait_s: float | None, why: str) -> None:
-        """See `Throttle`."""
+        """Record that the server refused the call for its rate; see `Throttle.refused`."""
         self._tell(permit, "refused", wait_s=wait_s, why=why)
 
     def failed(self, permit: Permit, why: str) -> None:
-        """See `Throttle`."""
+        """Record that no readable reply came; see `Throttle.failed`."""
         self._tell(permit, "failed", why=why)
 
     def overloaded(self, permit: Permit, wait_s: float | None, why: str) -> None:
-        """See `Throttle`."""
+        """Record that the server failed for load; see `Throttle.overloaded`."""
         self._tell(permit, "overloaded", wait_s=wait_s, why=why)
 
     def dropped(self, permit: Permit) -> None:
-        """See `Throttle`."""
+        """Record that the call was given up; see `Throttle.dropped`."""
         self._tell(permit, "dropped")
 
     def troubles(self) -> list[str]:
-        """See `Throttle`."""
+        """Return the last error of each server in trouble; see `Throttle.troubles`."""
         return self._link.troubles
 
     def end(self, error: TrailforgeError) -> None:
-        """See `Throttle`."""
+        """Send nothing more; see `Throttle.end`."""
         super().end(error)
         self._link.give_up(self._ended or error)
 
@@ -220,7 +223,7 @@ class _LeasedReservation(Reservation):
 
 
 class SharedBudget(Budget):
-    """Asks a center for leave to spend."""
+    """A budget that asks a center for permission to spend."""
 
     def __init__(self, link: LimitsLink) -> None:
         super().__init__(link.limits.caps, link.limits.prices, None)
@@ -228,7 +231,7 @@ class SharedBudget(Budget):
 
     @asynccontextmanager
     async def reserved(self, request: Request) -> AsyncIterator[Reservation]:
-        """See `Budget`."""
+        """Set a call's worst case aside within the block; see `Budget.reserved`."""
         worst = worst_case(request)
         if not self._link.limits.caps:
             yield Reservation(worst)

@@ -1,1 +1,1 @@
-"""A vLLM server: started, watched, measured."""
+"""Starts, watches and measures a vLLM server."""

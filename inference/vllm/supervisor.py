@@ -21,7 +21,7 @@ _GENTLY_S = 15.0
 
 
 def main(command: list[str]) -> int:
-    """Run it; the exit status is the command's, or 127 when it cannot be started."""
+    """Run the command. Returns its exit status, or 127 when it cannot be started."""
     try:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Ways to find passages, one file each behind one declaration (`declaration.Backend`), loaded by name.
+"""The ways to find passages, one file each behind one declaration (`declaration.Backend`), loaded by name.
 
-A method that a model builds, as it was published, has its paper's name. Built without a model it is called so with
-`_plain` behind: another index, with figures of its own.
+A method that a model builds, as it was published, has its paper's name. Built without a model it has the same name with
+`_plain` behind: it is another index, with figures of its own.
 """
 
 from collections.abc import Mapping
@@ -23,23 +23,24 @@ from trailforge.retrieval.backends.declaration import (
 from trailforge.schemas import from_dict
 
 WRITTEN = ("hippo_rag", "raptor", "hyper_graph_rag", "graph_rag")
-"""Those that a model builds. Each has a second name, for what is built without one."""
+"""Back ends that a model builds. Each has a second name, for the one that is built without a model."""
 _PLAIN = "_plain"
 PLAIN = {name: f"{name}{_PLAIN}" for name in WRITTEN}
 BACKENDS = ("dense", "bm25", "hybrid", "linear_rag", *PLAIN.values(), *WRITTEN)
-"""Their names: each is a module of this package whose `BACKEND` declares it; a plain one is its `PLAIN`."""
+"""Names of the back ends: each is a module of this package whose `BACKEND` declares it; a plain one is its `PLAIN`."""
 
 
 def load_backend(name: str) -> Backend:
-    """The declaration of a back end. Raises `InvalidInput` that lists those there are."""
+    """Return the declaration of a back end. Raises `InvalidInput` that lists the known ones."""
     check_known(name, BACKENDS)
     module = import_module(f"{__name__}.{name.removesuffix(_PLAIN)}")
     return module.PLAIN if name.endswith(_PLAIN) else module.BACKEND
 
 
 def name_of_earlier(name: str, numbers: Mapping[str, Any]) -> str:
-    """What is called now what was built when a paper's name said nothing of who had built it: plain where these numbers
-    ask no model, neither to build nor to find. Raises `InvalidInput` for numbers that there are no longer."""
+    """Return today's name of an index from a time when a paper's name did not say whether a model built it: the plain
+    name where these numbers ask no model, neither to build nor to find. Raises `InvalidInput` for numbers that no
+    longer exist."""
     if name not in PLAIN:
         return name
     declared = load_backend(name)
@@ -49,7 +50,8 @@ def name_of_earlier(name: str, numbers: Mapping[str, Any]) -> str:
 
 
 def backend_packages(name: str, config: Any) -> tuple[str, ...]:
-    """Modules of extras that a back end imports to build an index and search it. Raises as `load_backend`."""
+    """Return the modules of extras that a back end imports to build an index and search it. Raises as
+    `load_backend`."""
     declared = load_backend(name)
     return (*declared.packages, *declared.build_packages(config))
 

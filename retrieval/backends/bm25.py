@@ -24,14 +24,15 @@ _STRIPES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bm25Config:
-    """Lucene's numbers."""
+    """Parameters of BM25; the defaults are Lucene's."""
 
     k1: float = 1.5
     b: float = 0.75
 
 
 class Bm25Retriever:
-    """BM25 over titles and texts; an `Index` and a `Retriever`. What shares no word with a query is not found."""
+    """BM25 over titles and texts; an `Index` and a `Retriever`. It does not find passages that share no word with the
+    query."""
 
     def __init__(self, documents: Sequence[Document], config: Bm25Config = Bm25Config()) -> None:
         self._documents = documents
@@ -39,7 +40,7 @@ class Bm25Retriever:
 
     @classmethod
     def open(cls, folder: Path, documents: Sequence[Document]) -> Bm25Retriever:
-        """What `save` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
+        """Open the files that `save` wrote, memory-mapped. Raises `RetrievalError` for other files."""
         import bm25s
 
         opened = cls.__new__(cls)
@@ -51,21 +52,21 @@ class Bm25Retriever:
         return opened
 
     def save(self, folder: Path) -> None:
-        """See `Index`."""
+        """Write the index into a folder; see `Index.save`."""
         self._index.save(str(folder / "bm25"), show_progress=False)
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
-        """See `Index`."""
+        """Return the best `k` passages with reasons; see `Index.find`."""
         return await asyncio.to_thread(self._find, query, k)
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """See `base.Retriever`."""
+        """Return the best `k` passages; see `base.Retriever.retrieve`."""
         if len(self._documents) <= SEARCHED_AT_ONCE:
             return self._search(query, k)
         return await asyncio.to_thread(self._search, query, k)
 
     def scores(self, query: str) -> np.ndarray:
-        """Of all documents, shape (documents,), float32; 0: no word in common."""
+        """Return the scores of all documents, shape (documents,), float32; 0: no word in common."""
         words = words_of(query)
         return self._index.get_scores(words) if words else np.zeros(len(self._documents), np.float32)
 
@@ -87,9 +88,8 @@ class Bm25Retriever:
 
 
 def near_best(scores: np.ndarray, count: int) -> np.ndarray:
-    """Rows, rising, among which are the best `count` of scores from 0 on, and all that equal the last of these when
-    they are rounded to 6 decimals; none whose score is 0.
-    """
+    """Return rows, rising, that include the best `count` of non-negative scores and all that equal the last of these
+    when rounded to 6 decimals; none whose score is 0."""
     least = _at_least(scores, count)
     near = np.flatnonzero(scores >= np.float32(least)) if least > 0 else np.flatnonzero(scores)
     if len(near) <= count:

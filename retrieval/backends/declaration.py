@@ -1,4 +1,4 @@
-"""What a back end is: one file that declares how its index is built, kept and searched.
+"""The interface of a back end: one file declares how its index is built, stored and searched.
 
 backend = load_backend("linear_rag")
 index = await backend.build(documents, backend.config(), tools)      in memory; `index.save(folder)` keeps it
@@ -24,52 +24,54 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPassage:
-    """A passage that a search found, and why."""
+    """A passage that a search found, with the reason."""
 
     passage: Passage
-    """Of the corpus; or what was made from several, as a summary, under an id of its own."""
+    """The passage from the corpus, or one that was made from several, such as a summary, under an id of its own."""
     why: str
-    """One line for who inspects a search: what led to it."""
+    """The reason why it was found, in one line for a person who inspects a search."""
     sources: tuple[str, ...]
-    """Ids of the documents that it is or was made from; what recall is counted over. A back end says those of the
-    passages that it was given; where documents were cut into these (`corpus.cut`), `OpenIndex` says the documents'."""
+    """Ids of the documents that the passage is or was made from; recall is counted over these. A back end names the
+    passages that it was given; where documents were cut into these (`corpus.cut`), `OpenIndex` names the documents."""
 
     @classmethod
     def of(cls, document: Document, score: float, why: str) -> FoundPassage:
-        """A passage of the corpus as it stands there."""
+        """Make a found passage of a document of the corpus."""
         return cls(passage=passage_of(document, score), why=why, sources=(document.id,))
 
 
 def passage_of(document: Document, score: float) -> Passage:
-    """A document as a passage that was found."""
+    """Return a document as a passage with its score."""
     return Passage(id=document.id, title=document.title, text=document.text, score=score)
 
 
 _SAMPLING = ("temperature", "top_p", "max_tokens")
 SEARCHED_AT_ONCE = 2_000
-"""Documents that are searched within a tenth of a millisecond, less than another thread takes to come to it."""
+"""Number of documents up to which a search runs on the calling thread: it takes less than a tenth of a millisecond,
+less than handing it to another thread."""
 
 
 class Index(Protocol):
-    """Documents that one back end has made ready. The same query over the same documents finds the same passages.
+    """Documents that one back end has indexed. The same query over the same documents finds the same passages.
 
-    One may have `stats`, a dict that JSON can say, for who describes it: sizes, a measured recall. One that finds only
-    its documents may be a `Retriever`, too: agents need no reasons, which may take longer to tell than the search.
+    An index may have `stats`, a dict that can be written as JSON, with its sizes or a measured recall. An index that
+    finds only its own documents may be a `Retriever`, too: agents need no reasons, which may take longer to write than
+    the search.
     """
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
-        """The best `k`, best first; fewer when there are not that many. Scores are rounded to 6 decimals, and ties come
-        in the order of the documents. Does not hold up the event loop.
-        """
+        """Return the best `k` passages, best first; fewer when there are not that many. Scores are rounded to 6
+        decimals, and ties come in the order of the documents. The search does not block the event loop."""
         ...
 
     def save(self, folder: Path) -> None:
-        """Write all but the documents into a folder that exists and is empty, under names of its own."""
+        """Write all but the documents into an existing, empty folder, under file names of the index's choice."""
         ...
 
 
 class ShardMap(Protocol):
-    """Does the parts of a build, here or elsewhere, each once: what a killed build has done is not done again."""
+    """A function that runs the parts of a build, here or elsewhere, each once: parts that a killed build has finished
+    are not run again."""
 
     async def __call__(
         self, name: str, work: Callable[[Sequence[Item]], Awaitable[Result]], items: Sequence[Item], per_shard: int
@@ -87,50 +89,52 @@ class ShardMap(Protocol):
 async def map_here(
     name: str, work: Callable[[Sequence[Item]], Awaitable[Result]], items: Sequence[Item], per_shard: int
 ) -> list[Result]:
-    """A `ShardMap` that keeps nothing, one shard after the other."""
+    """Run one shard after the other, and keep nothing; a `ShardMap`."""
     return [await work(items[start : start + per_shard]) for start in range(0, len(items), per_shard)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workbench:
-    """What a back end builds and searches with. None: there is none, and who needs one was refused before."""
+    """The model client and encoder that a back end builds and searches with. A field is None where there is none; a
+    back end that needs it was refused before."""
 
     encoder: Encoder | None = None
     asker: Asker | None = None
-    """Of a model, for builds and searches that ask one."""
+    """Asks a model, for builds and searches that need one."""
     map: ShardMap = map_here
 
     @property
     def vectors(self) -> Encoder:
-        """The encoder, of a back end that `needs_encoder`."""
+        """Return the encoder, for a back end that `needs_encoder`."""
         assert self.encoder is not None
         return self.encoder
 
     @property
     def model(self) -> Asker:
-        """The model, where `Backend.asks_model` says that it is asked."""
+        """Return the model client, where `Backend.asks_model` says that a model is asked."""
         assert self.asker is not None
         return self.asker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCalls:
-    """What a build is expected to ask a model for one purpose, for `--dry-run`."""
+    """The calls for one purpose that a build is expected to make, for `--dry-run`."""
 
     purpose: str
     calls: int
     prompt_tokens: int
-    """Of all calls together, by `schemas.text.count_tokens`."""
+    """Number of tokens of all prompts together, by `schemas.text.count_tokens`."""
     completion_tokens: int
-    """Of all calls together, without the thoughts of a model that reasons first."""
+    """Number of tokens of all replies together, without the thoughts of a model that reasons first."""
 
 
 def plan_calls(
     purpose: str, prompts: Iterable[str], *, filled: float = 0.0, replies: float = 0.0, times: float = 1.0
 ) -> PlannedCalls:
-    """Calls with these prompts, each made so many `times` on average.
+    """Estimate the calls with these prompts, each made `times` times on average.
 
-    `filled`: tokens that replies will add to these prompts, all together. `replies`: tokens of the replies to them.
+    `filled`: number of tokens that replies will add to these prompts, all together. `replies`: number of tokens of the
+    replies to them.
     """
     calls = prompt_tokens = 0
     for prompt in prompts:
@@ -145,44 +149,46 @@ def plan_calls(
 
 
 def passage_tokens(documents: Iterable[Document]) -> int:
-    """Of titles and texts, by `schemas.text.count_tokens`."""
+    """Return the number of tokens of all titles and texts together, by `schemas.text.count_tokens`."""
     return sum(count_tokens(document.title) + count_tokens(document.text) for document in documents)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """One way to find passages."""
+    """The declaration of one way to find passages."""
 
     name: str
     config: type[Any]
-    """A frozen dataclass of its numbers; the defaults are its paper's."""
+    """A frozen dataclass of the back end's settings; the defaults are those of its paper."""
     build: Callable[[Sequence[Document], Any, Workbench], Awaitable[Index]]
-    """From documents (passages: they are not cut again), in memory."""
+    """A function that builds an index in memory from documents (passages: they are not cut again)."""
     open: Callable[[Path, Sequence[Document], Any, Workbench], Index]
-    """What `Index.save` wrote, memory-mapped where it is large. Raises `RetrievalError` for what is not that."""
+    """A function that opens the files of `Index.save`, memory-mapped where they are large. It raises `RetrievalError`
+    for other files."""
     add: Callable[[Any, Sequence[Document], Any, Workbench], Awaitable[Index]] | None = None
-    """From an index, one of all these documents, of which the first are its own, where that is less work than building
-    it anew."""
+    """A function that extends an index to one of all these documents, of which the first are its own, where that is
+    less work than building it anew; None where it is not."""
     plain: str = ""
-    """Of a build that a model writes, as published: what the same method is called that is built without one. The two
-    have one file, and the other's configuration cannot ask a model."""
+    """Name of the same method built without a model, for a build that a model writes, as published. Both are in one
+    file, and the plain one's settings cannot ask a model."""
     needs_encoder: bool = True
     keeps_words: bool = True
-    """Its index holds words, or names by their words: of another `words.WORDS_VERSION` it is to be built again."""
+    """Whether the index holds words, or names by their words: then one of another `words.WORDS_VERSION` must be built
+    again."""
     packages: tuple[str, ...] = ()
-    """Modules of extras that it imports beside those of the encoder."""
+    """Modules of extras that the back end imports beside those of the encoder."""
     build_packages: Callable[[Any], tuple[str, ...]] = lambda config: ()
-    """Those that a build alone imports."""
+    """A function that returns the modules of extras that only a build imports."""
     asks_model: Callable[[Any], Sequence[str]] = lambda config: ()
-    """For which of `build` and `find` a configuration asks a model."""
+    """A function that returns for which of `build` and `find` a configuration asks a model."""
     estimate: Callable[[Sequence[Document], Any], Sequence[PlannedCalls]] = lambda documents, config: ()
-    """What a build of these documents would ask, but for replies that have to be asked for again; nothing is loaded or
-    sent. None where a build asks: nobody knows."""
+    """A function that returns the calls that a build of these documents would make, without those that are repeated; it
+    loads and sends nothing. None where a build makes calls that cannot be estimated."""
 
     def read_numbers(self, options: Mapping[str, Any]) -> Any:
-        """The configuration with these options.
+        """Return the configuration with these options.
 
-        Raises `InvalidInput` for one that it does not have, and for those with which a published build asks no model.
+        Raises `InvalidInput` for an unknown option, and for options with which a published build would ask no model.
         """
         try:
             config = from_dict(self.config, dict(options))
@@ -195,7 +201,7 @@ class Backend:
         return config
 
     def check_model(self, config: Any, asker: Asker | None, doing: str) -> None:
-        """Raises `InvalidInput` where a model is asked while `doing`, `build` or `find`, and there is none."""
+        """Raise `InvalidInput` when a model would be asked while `doing`, `build` or `find`, and there is none."""
         if asker is not None or doing not in self.asks_model(config):
             return
         when = "built" if doing == "build" else "searched"
@@ -204,9 +210,10 @@ class Backend:
         raise InvalidInput(problem, field="model")
 
     def describe(self, config: Mapping[str, Any]) -> str:
-        """What an index of such a configuration is: the name, and in brackets what is set otherwise than usual.
+        """Describe an index of such a configuration: its name, and in brackets the settings that differ from the
+        defaults.
 
-        How a model that writes is sampled is left out: `model` of the manifest and the preset say that.
+        The sampling of a model that writes is left out: the `model` section of manifest and preset has it.
         """
         usual = {name: value for name, value in to_dict(self.config()).items() if name not in _SAMPLING}
         others = [f"{name}={value}" for name, value in config.items() if name in usual and usual[name] != value]
@@ -215,14 +222,14 @@ class Backend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadePassage(Passage):
-    """A passage that is no document, but was made from several, as a summary."""
+    """A passage that is no document, but was made from several, such as a summary."""
 
     sources: tuple[tuple[str, str], ...]
-    """Id and title of each; the title is empty where it is not known."""
+    """Id and title of each document that it was made from; a title is empty where it is not known."""
 
 
 class BackendRetriever:
-    """An index as a `Retriever`."""
+    """An index used as a `Retriever`."""
 
     def __init__(self, index: Index, documents: Sequence[Document] = ()) -> None:
         """`documents`: those of the index, for the titles of what summaries were made from."""
@@ -230,7 +237,7 @@ class BackendRetriever:
         self._titles: dict[str, str] = {}
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """See `base.Retriever`. Some may be a `MadePassage`."""
+        """Return the best `k` passages, some of which may be a `MadePassage`; see `base.Retriever.retrieve`."""
         if isinstance(self.index, Retriever):
             return await self.index.retrieve(query, k)
         return attach_sources(await self.index.find(query, k), self._known_titles)
@@ -242,7 +249,8 @@ class BackendRetriever:
 
 
 def attach_sources(found: Sequence[FoundPassage], titles: Callable[[], Mapping[str, str]]) -> list[Passage]:
-    """The passages, of which those that were made from documents say which. `titles`: of documents, by id."""
+    """Return the passages, with their sources added to those that were made from documents. `titles`: by document
+    id."""
     return [
         each.passage
         if not each.sources or {each.passage.id, each.passage.id.rpartition("#")[0]} & set(each.sources)
@@ -258,6 +266,6 @@ def attach_sources(found: Sequence[FoundPassage], titles: Callable[[], Mapping[s
 
 
 def check_known(name: str, known: Sequence[str]) -> None:
-    """Raises `InvalidInput` that lists the back ends there are."""
+    """Raise `InvalidInput` that lists the known back ends when the name is not one of them."""
     if name not in known:
         raise InvalidInput(f"no back end {name!r}; there are {', '.join(known)}", field="backend")

@@ -1,4 +1,4 @@
-"""Dense retrieval: cosine of a query's embedding with those of the passages."""
+"""Dense retrieval: ranks passages by the cosine between the query's embedding and theirs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SAMPLED = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DenseConfig(AnnConfig):
-    """See `AnnConfig`."""
+    """Settings of dense retrieval; see `AnnConfig`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class DenseIndex:
 
     @classmethod
     def build(cls, documents: Sequence[Document], vectors: np.ndarray) -> DenseIndex:
-        """From documents and their vectors, shape (len(documents), dimension), searched exactly."""
+        """Make an index from documents and their vectors, shape (len(documents), dimension); it is searched exactly."""
         return cls(Vectors(vectors), documents)
 
     def search(self, vector: np.ndarray, k: int) -> list[Passage]:
-        """The best `k` by cosine with `vector`, shape (dimension,); ties in the order of the documents."""
+        """Return the best `k` by cosine with `vector`, shape (dimension,); ties in the order of the documents."""
         return [passage_of(self.documents[row], score) for score, row in self.vectors.search(vector, k)]
 
 
@@ -52,16 +52,17 @@ class DenseRetriever:
         self.vectors = index.vectors
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
-        """See `Index`."""
+        """Return the best `k` passages with reasons; see `Index.find`."""
         return _explain(await self.retrieve(query, k))
 
     async def find_many(self, queries: Sequence[str], k: int) -> list[list[FoundPassage]]:
-        """`find` for each of them, in one pass of the encoder. The last decimal of a score may be another."""
+        """Run `find` for each query, in one pass of the encoder. Scores may differ from those of `find` in the last
+        decimal."""
         vectors = await self._encoder.queries(queries)
         return await asyncio.to_thread(lambda: [_explain(self._index.search(vector, k)) for vector in vectors])
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """See `base.Retriever`."""
+        """Return the best `k` passages; see `base.Retriever.retrieve`."""
         vector = await self._encoder.query(query)
         if len(self.vectors) <= SEARCHED_AT_ONCE:
             return self._index.search(vector, k)
@@ -69,12 +70,12 @@ class DenseRetriever:
 
     @property
     def stats(self) -> dict[str, Any]:
-        """For who describes the index: its kind, and the recall that was measured."""
+        """Return figures that describe the index: its kind, and the recall that was measured."""
         ann = self.vectors.ann
         return {"kind": "flat", "vectors": len(self.vectors)} if ann is None else asdict(ann.stats)
 
     def save(self, folder: Path) -> None:
-        """See `Index`."""
+        """Write the index into a folder; see `Index.save`."""
         self.vectors.save(folder / _VECTORS)
 
 

@@ -1,4 +1,4 @@
-"""The graph of GraphRAG: entities, relations with what passages say of them, and communities within communities."""
+"""The graph of GraphRAG: entities, relations with what passages say of them, and nested communities."""
 
 from __future__ import annotations
 
@@ -20,65 +20,71 @@ _turn = threading.Lock()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphRagConfig:
-    """The released numbers, but for those of sampling, which suit models that reason.
+    """Settings of GraphRAG: the released numbers, except for sampling, which suits models that reason.
 
-    Lengths are tokens as `estimate_tokens` counts.
+    Lengths are in tokens as `estimate_tokens` counts them.
     """
 
     extraction: Literal["names", "model"] = "model"
-    """`names`: entities are the names in a passage and its title, related where a sentence has both. `model`: a model
-    writes entities and relations down, is asked again for what it left out, and merges descriptions."""
+    """How entities are found. `names`: entities are the names in a passage and its title, related where a sentence has
+    both. `model`: a model writes entities and relations down, is asked again for what it left out, and merges
+    descriptions."""
     reports: Literal["extractive", "model"] = "model"
-    """Of communities: sentences of their entities, or what a model writes."""
+    """How reports on communities are written: from sentences of their entities, or by a model."""
     search: Literal["local", "global"] = "global"
-    """`global` asks a model in every search: once for each `context_tokens` of reports, and once more."""
+    """How the graph is searched; `global` asks a model in every search: once for each `context_tokens` of reports, and
+    once more."""
     kinds: tuple[str, ...] = ("person", "organization", "place", "event", "work", "other")
-    """Of entities, for a model. The released four (organization, person, geo, event) leave out films and songs."""
+    """Kinds of entities that a model looks for. The released four (organization, person, geo, event) leave out films
+    and songs."""
     gleanings: int = 1
-    """How often a model is asked again for what it left out of a passage."""
+    """Number of times that a model is asked again for what it left out of a passage."""
     merged_from: int = 2
-    """A model merges the descriptions of an entity or relation that has so many; fewer are put one after another."""
+    """Number of descriptions of an entity or relation from which on a model merges them; fewer are joined as they
+    are."""
     description_tokens: int = 500
-    """Of a merged description."""
+    """Length of a merged description."""
     merge_input_tokens: int = 4000
-    """Of descriptions that a model merges at once."""
+    """Length of the descriptions that a model merges at once."""
     named_tokens: int = 100
-    """Of a description without a model: it is embedded, and encoders read little more."""
+    """Length of a description without a model: it is embedded, and encoders read little more."""
     largest_community: int = 10
-    """A larger one is divided again."""
+    """Number of entities above which a community is divided again."""
     level: int = 2
-    """Of communities whose reports are searched: no deeper than that, 0 being the largest ones."""
+    """Deepest level of communities whose reports are searched, 0 being the largest ones."""
     smallest_report: int = 2
-    """Entities of a community on which a model writes. 3 saves calls: of two, their relation says all."""
+    """Number of entities of a community from which on a model writes its report. 3 saves calls: of two, their relation
+    says all."""
     report_tokens: int = 2000
     report_input_tokens: int = 8000
-    """Of what a model reads for a report."""
+    """Length of what a model reads for a report."""
     extract_tokens: int = 200
-    """Of a report without a model."""
+    """Length of a report without a model."""
     entities: int = 20
-    """Nearest to a query. The released code says 10, and takes twice as many."""
+    """Number of entities nearest to a query that a search begins with. The released code says 10, and takes twice as
+    many."""
     order: Literal["entities", "passages"] = "entities"
-    """Of the passages found: as released, by their entity's place and then by its relations there; or by the best
+    """Order of the passages found: as released, by their entity's place and then by its relations there; or by the best
     cosine of an entity plus the passage's own."""
     context_tokens: int = 12_000
     passage_share: float = 0.5
     report_share: float = 0.15
-    """Of the context, and of the `k` that a search asks for."""
+    """Share of reports in the context, and in the `k` results of a search."""
     seed: int = 86
     temperature: float = 0.6
     top_p: float = 0.95
     max_tokens: int = 12_288
-    """Of a reply, thoughts included."""
+    """Largest number of tokens of a reply, thoughts included."""
 
     @property
     def sampling(self) -> Sampling:
-        """Of all calls."""
+        """Return the sampling of all calls."""
         return Sampling(temperature=self.temperature, top_p=self.top_p, max_tokens=self.max_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphRagPlainConfig(GraphRagConfig):
-    """The same without a model."""
+    """Settings of GraphRAG without a model."""
 
     extraction: Literal["names"] = "names"
     reports: Literal["extractive"] = "extractive"
@@ -90,33 +96,33 @@ class GraphEntity:
     """An entity of a corpus."""
 
     name: str
-    """As it is written most often."""
+    """The entity's name in its most frequent spelling."""
     kind: str
     descriptions: list[str] = field(default_factory=list)
     passages: list[int] = field(default_factory=list)
-    """Rows of those that name it, ascending."""
+    """Rows of the passages that name the entity, ascending."""
     relations: list[int] = field(default_factory=list)
 
     @property
     def description(self) -> str:
-        """All that is said of it."""
+        """Return all descriptions of the entity, joined."""
         return " ".join(self.descriptions)
 
 
 @dataclass(slots=True)
 class GraphRelation:
-    """Two entities and how they are related, in either direction."""
+    """A relation between two entities, in either direction."""
 
     source: int
     target: int
     weight: float = 0.0
-    """Strengths added up over the passages."""
+    """Sum of the strengths that the passages give the relation."""
     descriptions: list[str] = field(default_factory=list)
     passages: list[int] = field(default_factory=list)
 
     @property
     def description(self) -> str:
-        """All that is said of it."""
+        """Return all descriptions of the relation, joined."""
         return " ".join(self.descriptions)
 
 
@@ -127,15 +133,16 @@ class EntityGraph:
     entities: list[GraphEntity] = field(default_factory=list)
     relations: list[GraphRelation] = field(default_factory=list)
     lost_passages: int = 0
-    """Of which nothing is known, because a model's reply could not be used."""
+    """Number of passages without entities and relations, because a model's reply could not be used."""
 
     def degree(self, relation: GraphRelation) -> int:
-        """Relations of both of its entities: what relations are ranked by."""
+        """Return the number of relations of both of its entities, by which relations are ranked."""
         return sum(len(self.entities[end].relations) for end in (relation.source, relation.target))
 
 
 def merge_facts(facts: Sequence[Facts | None]) -> EntityGraph:
-    """One graph of what each passage says. Names are the same when their words are (`key_of`); None: nothing known."""
+    """Merge what each passage says into one graph. Names are the same when their words are (`key_of`); None: nothing is
+    known of a passage."""
     graph = EntityGraph(lost_passages=sum(found is None for found in facts))
     rows: dict[str, int] = {}
     pairs: dict[tuple[int, int], int] = {}
@@ -180,29 +187,30 @@ def _put(description: str, passage: int, thing: GraphEntity | GraphRelation) -> 
 
 @dataclass(slots=True)
 class EntityCommunity:
-    """Entities that are more closely related with each other than with others."""
+    """Entities that are more closely related to each other than to others."""
 
     level: int
-    """0: of the whole graph; 1: of one of level 0 …"""
+    """Depth of the community: 0 for a part of the whole graph, 1 for a part of one of level 0, …"""
     parent: int | None
-    """Its number in the list of all communities."""
+    """Index of the community that contains this one, in the list of all communities; None at level 0."""
     members: list[int]
-    """Rows of entities, ascending."""
+    """Rows of the entities, ascending."""
     relations: list[int] = field(default_factory=list)
-    """Rows of those between members, the one whose entities have most relations first."""
+    """Rows of the relations between members, the one whose entities have most relations first."""
     passages: list[int] = field(default_factory=list)
-    """Rows of those that these relations are from, ascending."""
+    """Rows of the passages that state these relations, ascending."""
     title: str = ""
     text: str = ""
-    """The report."""
+    """Report on the community."""
     rating: float = 0.0
-    """0 to 10 by a model; without one, relations within."""
+    """Importance of the community: 0 to 10 by a model; without one, the number of its relations."""
 
 
 def find_communities(graph: EntityGraph, largest: int, seed: int) -> list[EntityCommunity]:
-    """Communities of two entities or more, level by level: Leiden by modularity, and again in each that is too large.
+    """Find communities of two entities or more, level by level: Leiden by modularity, and again in each that is too
+    large.
 
-    Entities without a relation are in none. What Leiden does not divide stays as large as it is.
+    Entities without a relation are in none. A community that Leiden does not divide keeps its size.
     """
     import igraph
 

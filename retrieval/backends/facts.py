@@ -45,13 +45,13 @@ _USUAL_IMPORTANCE = 50.0
 
 
 class StatedFact(NamedTuple):
-    """That a passage states a fact."""
+    """A statement that one passage states one fact."""
 
     passage: int
-    """Its row."""
+    """Row of the passage."""
     text: str
     phrases: tuple[str, ...]
-    """Keys of what it is about; of a triple subject and object."""
+    """Keys of what the fact is about; for a triple, subject and object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +60,20 @@ class FactTable:
 
     phrases: KnownNames
     facts: Sequence[Document]
-    """Their texts, kept as those of a corpus are."""
+    """Texts of the facts, kept like those of a corpus."""
     about: csr_array
-    """1 where a fact is about a phrase, shape (facts, phrases)."""
+    """Matrix with 1 where a fact is about a phrase, shape (facts, phrases)."""
     facts_of: csr_array
-    """The same by phrase, shape (phrases, facts)."""
+    """Transpose of `about`, shape (phrases, facts)."""
     stated: csr_array
-    """How often, shape (facts, passages)."""
+    """Number of times that each passage states each fact, shape (facts, passages)."""
     held: csr_array
-    """1 where a passage states a fact about a phrase, shape (passages, phrases)."""
+    """Matrix with 1 where a passage states a fact about a phrase, shape (passages, phrases)."""
 
     @classmethod
     def of(cls, statements: Iterable[StatedFact], passages: int) -> FactTable:
-        """From what so many passages state; rows come in the order in which facts and phrases do."""
+        """Make a table from the statements of this number of passages; rows come in the order in which facts and
+        phrases do."""
         phrases, facts = dict[str, int](), dict[tuple[str, frozenset[str]], int]()
         stated = Counter[tuple[int, int]]()
         for passage, text, about in statements:
@@ -88,7 +89,7 @@ class FactTable:
         return cls(KnownNames(list(phrases)), texts, about, about.T.tocsr(), often, held)
 
     def save(self, folder: Path) -> None:
-        """To files."""
+        """Write the table to files."""
         self.phrases.save(folder)
         write_texts(self.facts, folder / _FACTS)
         for name in _MATRICES:
@@ -96,12 +97,12 @@ class FactTable:
 
     @classmethod
     def open(cls, folder: Path) -> FactTable:
-        """What `save` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
+        """Open the files that `save` wrote, memory-mapped. Raises `RetrievalError` for other files."""
         facts = MappedDocuments.open(folder / _FACTS)
         return cls(KnownNames.open(folder), facts, *(open_sparse(folder, name) for name in _MATRICES))
 
     def statements(self) -> Iterator[StatedFact]:
-        """What it was made of, but for those of a passage that say the same."""
+        """Return the statements behind the table; equal ones of a passage are returned once."""
         stating = self.stated.T.tocsr()
         for passage in range(stating.shape[0]):
             for fact in row_of(stating, passage)[0]:
@@ -109,7 +110,7 @@ class FactTable:
                 yield StatedFact(passage, self.facts[fact].text, tuple(self.phrases.keys[row] for row in about))
 
     def edges(self, synonyms: csr_array) -> tuple[np.ndarray, np.ndarray]:
-        """Of the graph, phrases before passages: shape (edges, 2), and weights.
+        """Return the edges of the graph, phrases before passages, shape (edges, 2), and their weights.
 
         A fact weighs 1 for each of its phrases, shared among the others; a triple's two have all of it. As in the
         released code, what joins two phrases has an edge from each end, so that it counts twice beside the edge of
@@ -128,9 +129,9 @@ class FactTable:
 
 
 def find_neighbours(matrix: np.ndarray, rows: Sequence[int], least: float, most: int) -> np.ndarray:
-    """Rows of unit vectors with others whose cosine is `least` or more, the nearest `most` of each.
+    """Find for rows of unit vectors the others whose cosine is `least` or more, the nearest `most` of each.
 
-    Row, the other and the cosine: shape (pairs, 3), float64.
+    Returns row, other row and cosine: shape (pairs, 3), float64.
     """
     scores = matrix[list(rows)] @ matrix.T
     scores[np.arange(len(rows)), rows] = -1
@@ -143,7 +144,7 @@ def find_neighbours(matrix: np.ndarray, rows: Sequence[int], least: float, most:
 
 
 async def model_triples(document: Document, sampling: Sampling, asker: Asker) -> list[list[str]]:
-    """The triples that a model reads out of a passage, in two calls."""
+    """Return the triples that a model reads out of a passage, in two calls."""
     passage = {"title": document.title, "text": document.text}
     prompt = fill(PROMPTS.text("hippo_rag_names"), **passage)
     named = await asker.json(prompt, _NAMES, purpose="extract_names", sampling=sampling)
@@ -156,7 +157,7 @@ async def model_triples(document: Document, sampling: Sampling, asker: Asker) ->
 
 
 def plan_model_triples(documents: Sequence[Document]) -> list[PlannedCalls]:
-    """What `model_triples` would ask, at most: a passage whose names cannot be read is not asked for triples."""
+    """Estimate the calls of `model_triples`, at most: a passage whose names cannot be read is not asked for triples."""
     names, triples = PROMPTS.text("hippo_rag_names"), PROMPTS.text("hippo_rag_triples")
     tokens = passage_tokens(documents)
     listed = _NAMES_PER_TOKEN * tokens
@@ -169,26 +170,27 @@ def plan_model_triples(documents: Sequence[Document]) -> list[PlannedCalls]:
 
 
 class FactEntity(NamedTuple):
-    """An entity in a fact."""
+    """An entity that a fact is about."""
 
     name: str
     weight: float = 1.0
-    """How much it matters in the passage: 0 to 100 by a model, else how often the sentence names it."""
+    """How much the entity matters in the passage: 0 to 100 by a model, else how often the sentence names it."""
     about: str = ""
-    """What it is, and what the passage says of it."""
+    """Description of the entity, with what the passage says of it."""
 
 
 class Fact(NamedTuple):
-    """A statement and what it is about."""
+    """A statement, with the entities that it is about."""
 
     text: str
     weight: float
-    """How completely it is understood by itself: 0 to 10 by a model, 1 for a sentence."""
+    """How completely the statement is understood by itself: 0 to 10 by a model, 1 for a sentence."""
     entities: tuple[FactEntity, ...]
 
 
 def sentence_facts(documents: Sequence[Document], finder: NameFinder) -> list[list[Fact]]:
-    """Of each document its sentences, about the names in them and the document's title; no model is asked."""
+    """Return the sentences of each document as facts, about the names in them and the document's title; no model is
+    asked."""
     facts: list[list[Fact]] = [[] for _ in documents]
     for row, sentence, names in finder.sentences(documents):
         entities = (FactEntity(name, float(names.count(name))) for name in dict.fromkeys(names))
@@ -197,9 +199,9 @@ def sentence_facts(documents: Sequence[Document], finder: NameFinder) -> list[li
 
 
 async def model_facts(documents: Sequence[Document], gleanings: int, sampling: Sampling, asker: Asker) -> list[Any]:
-    """The `Fact`s that a model reads out of each document; None where its reply cannot be read.
+    """Return the facts that a model reads out of each document; None where its reply cannot be read.
 
-    `gleanings`: how often at most it is asked again for what it left out.
+    `gleanings`: the largest number of times that it is asked again for what it left out.
     """
     return await asyncio.gather(*(_read_document(document, gleanings, sampling, asker) for document in documents))
 
@@ -212,7 +214,7 @@ _ASKED_ON = 4 / 27
 
 
 def plan_model_facts(documents: Sequence[Document], gleanings: int) -> list[PlannedCalls]:
-    """What `model_facts` would ask: every passage once, and as often again as it is expected to give more."""
+    """Estimate the calls of `model_facts`: every passage once, and as often again as it is expected to give more."""
     tokens = passage_tokens(documents)
     first, again = PROMPTS.text("hyper_graph_rag_facts"), PROMPTS.text("hyper_graph_rag_more_facts")
     asked = (fill(first, title=each.title, text=each.text) for each in documents)

@@ -1,4 +1,5 @@
-"""What graphs of passages share: the names in passages and questions, and personalised PageRank."""
+"""Shared parts of back ends that build graphs: the names in passages and questions, personalised PageRank, and
+files."""
 
 from __future__ import annotations
 
@@ -36,17 +37,18 @@ _LEAST_SHARE = 0.499
 
 
 def key_of(name: str) -> str:
-    """What names that are written alike share: their words, case-folded, without accents and a leading `the`."""
+    """Return a key that is equal for names written alike: their words, case-folded, without accents and a leading
+    `the`."""
     return " ".join(words_of(strip_accents(name))).removeprefix("the ")
 
 
 def title_key(title: str) -> str:
-    """The key of what a title names: without the brackets that tell it from others of the same name."""
+    """Return the key of what a title names: without the brackets that distinguish it from others of the same name."""
     return key_of(_QUALIFIER.sub("", title)) or key_of(title)
 
 
 def min_max(scores: np.ndarray) -> np.ndarray:
-    """Scores moved and scaled to 0 … 1; all 1 when they are all the same."""
+    """Scale scores linearly to 0 … 1; all become 1 when they are all the same."""
     if not len(scores):
         return scores
     low, high = scores.min(), scores.max()
@@ -54,19 +56,19 @@ def min_max(scores: np.ndarray) -> np.ndarray:
 
 
 class NamedSentence(NamedTuple):
-    """A sentence of a passage."""
+    """A sentence of a passage with the names in it."""
 
     passage: int
-    """Its row."""
+    """Row of the passage."""
     text: str
     names: list[str]
-    """Keys of the names that stand in it, once for each time."""
+    """Keys of the names in the sentence, once for each occurrence."""
 
 
 class NameFinder:
-    """Finds names: those that a text writes with capitals, titles, and in questions whatever the passages name.
+    """Finds names in texts: capitalised runs of words, titles, and in questions all names that the passages have.
 
-    A title or known name is found where it is written with capitals, as a title is, or in a question without any.
+    A title or known name is found where it is capitalised as a title is, or in a question without any capitals.
     """
 
     def __init__(self, titles: Iterable[str], counts: CaseCounts) -> None:
@@ -76,24 +78,25 @@ class NameFinder:
 
     @classmethod
     def of(cls, documents: Sequence[Document]) -> NameFinder:
-        """A finder that has read these documents (2,000 to 4,000 a second)."""
+        """Make a finder that has read these documents (2,000 to 4,000 a second)."""
         return cls({title_key(d.title) for d in documents}, CaseCounts.of(d.text for d in documents))
 
     @classmethod
     def open(cls, folder: Path) -> NameFinder:
-        """What `save` wrote. Raises `RetrievalError` for what is not that."""
+        """Open the file that `save` wrote. Raises `RetrievalError` for other files."""
         kept = _read(folder / _NAMES, dict)
         return cls(kept["titles"], CaseCounts(Counter(dict.fromkeys(kept["ordinary"], 1)), Counter()))
 
     def save(self, folder: Path) -> None:
-        """What finds names in questions, to a file; of the counts it keeps which single words are ordinary."""
+        """Write what finds names in questions to a file; of the counts only the ordinary single words are kept."""
         words = {word for word in (*self._counts.plain, *self._counts.capital) if " " not in word and word[0] != "("}
         ordinary = sorted(word for word in words if self._counts.is_ordinary(word) and word not in COMMON_WORDS)
         kept = json.dumps({"titles": sorted(self._title_keys), "ordinary": ordinary}, ensure_ascii=False)
         (folder / _NAMES).write_text(kept, encoding="utf-8")
 
     def sentences(self, documents: Iterable[Document]) -> Iterator[NamedSentence]:
-        """The sentences of documents with their names, the title of its passage among those of each.
+        """Return the sentences of documents with their names; the title of the passage is among the names of each
+        sentence.
 
         A document without a sentence has one, its title.
         """
@@ -104,18 +107,18 @@ class NameFinder:
                 yield NamedSentence(row, sentence, names if not own or own in names else [own, *names])
 
     def titles(self, text: str) -> list[str]:
-        """Keys of the titles in a text in their order, once for each time."""
+        """Return the keys of the titles in a text in their order, once for each occurrence."""
         return list(self._known(text, self._title_keys, is_lenient=False))
 
     def names(self, text: str) -> list[str]:
-        """Keys of the titles in a text, and then of its other names, once for each time."""
+        """Return the keys of the titles in a text, then of its other names, once for each occurrence."""
         titled = self.titles(text)
         covered = {key for long in titled for key in parts_of(long)}
         found = [(key_of(name.text), name.count) for name in names_of("", text, self._counts)]
         return titled + [key for key, count in found if key and key not in covered for _ in range(count)]
 
     def question_names(self, question: str, known: Mapping[str, int]) -> list[str]:
-        """Keys of the names in a question, each once: first those that are `known`, then others."""
+        """Return the keys of the names in a question, each once: first those that are `known`, then others."""
         is_lenient = not any(map(str.isupper, question[1:]))
         matched = list(dict.fromkeys(self._known(question, known, is_lenient=is_lenient)))
         covered = {part for key in matched for part in parts_of(key)}
@@ -149,7 +152,7 @@ class NameFinder:
 
 
 def parts_of(key: str) -> Iterator[str]:
-    """All runs of words of a key, itself among them."""
+    """Return all runs of words of a key, the key itself included."""
     words = key.split(" ")
     for start in range(len(words)):
         for end in range(start + 1, len(words) + 1):
@@ -170,7 +173,8 @@ class PassageGraph:
 
     @classmethod
     def of(cls, nodes: int, edges: np.ndarray, weights: np.ndarray) -> PassageGraph:
-        """From edges, shape (edges, 2), and their weights, not negative; those of the same two nodes add up."""
+        """Make a graph from edges, shape (edges, 2), and their weights, not negative; weights of the same two nodes add
+        up."""
         from scipy.sparse import coo_array, diags_array
 
         one, other = edges.reshape(-1, 2).T.astype(np.int32)
@@ -184,9 +188,10 @@ class PassageGraph:
         return len(self._transitions.indptr) - 1
 
     def page_rank(self, reset: np.ndarray, damping: float) -> np.ndarray:
-        """Where a walk is that goes on with probability `damping`, and else begins anew by `reset`.
+        """Return the probabilities of a random walk that goes on with probability `damping`, and else starts anew by
+        `reset`.
 
-        `reset`: shape (nodes,), at least one positive. A walk that finds no edge begins anew. The scores add up to 1.
+        `reset`: shape (nodes,), at least one positive. A walk that finds no edge starts anew. The scores add up to 1.
         """
         start = (1 - damping) / reset.sum() * reset
         before, scores, factor = np.zeros_like(start), start, 2.0
@@ -204,12 +209,12 @@ class PassageGraph:
                 return scores / scores.sum()
 
     def save(self, folder: Path) -> None:
-        """To files."""
+        """Write the graph to files."""
         save_sparse(folder, "graph", self._transitions)
 
     @classmethod
     def open(cls, folder: Path) -> PassageGraph:
-        """What `save` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
+        """Open the files that `save` wrote, memory-mapped. Raises `RetrievalError` for other files."""
         return cls(open_sparse(folder, "graph"))
 
 
@@ -221,9 +226,10 @@ class KnownNames:
         self.rows: Mapping[str, int] = {key: row for row, key in enumerate(keys)}
 
     def nearest(self, key: str) -> tuple[int, float] | None:
-        """The name that shares most words with another: its row, and the shared part of the words of both.
+        """Find the known name that shares most words with a key; return its row, and the shared part of the words of
+        both.
 
-        None when that is less than half. Of several it is the first.
+        Returns None when that is less than half. Of several the first one is taken.
         """
         words = set(key.split(" "))
         best = None
@@ -244,51 +250,52 @@ class KnownNames:
         return rows
 
     def save(self, folder: Path) -> None:
-        """To a file."""
+        """Write the names to a file."""
         (folder / _KEYS).write_text(json.dumps(self.keys, ensure_ascii=False), encoding="utf-8")
 
     @classmethod
     def open(cls, folder: Path) -> KnownNames:
-        """What `save` wrote. Raises `RetrievalError` for what is not that."""
+        """Open the file that `save` wrote. Raises `RetrievalError` for other files."""
         return cls(_read(folder / _KEYS, list))
 
 
 # A part of a graph, for who looks at it
 
 Place = tuple[str, int]
-"""Kind of a node of a back end's graph (`passage`, `name`, `fact`, …), and its row among these."""
+"""A node of a back end's graph: its kind (`passage`, `name`, `fact`, …), and its row among the nodes of that kind."""
 Link = tuple[Place, dict[str, float | str]]
-"""A neighbour, and what the edge to it says, as a `weight`."""
+"""A neighbour of a node, with the attributes of the edge to it, such as `weight`."""
 _MOST_NODES = 1_000
 
 
 @runtime_checkable
 class LinkedIndex(Protocol):
-    """An index that is a graph, as it is looked at node by node."""
+    """The interface of an index that is a graph, to look at it node by node."""
 
     @property
     def documents(self) -> Sequence[Document]:
-        """Its passages: the nodes `passage`."""
+        """Return the passages of the index, which are the nodes of kind `passage`."""
         ...
 
     def places_of(self, name: str) -> Iterable[Place]:
-        """The nodes that a name stands for, passages aside."""
+        """Return the nodes that a name stands for, apart from passages."""
         ...
 
     def text_of(self, place: Place) -> str:
-        """What a node that is no passage says."""
+        """Return the text of a node that is no passage."""
         ...
 
     def links_of(self, place: Place) -> Iterable[Link]:
-        """Its neighbours."""
+        """Return the neighbours of a node."""
         ...
 
 
 def neighbourhood(index: Index, around: Sequence[str], hops: int = 2, most: int = _MOST_NODES) -> nx.Graph:
-    """What lies within so many edges of names, or of passages by their ids, the nearest `most` nodes.
+    """Return the graph within this number of edges around names, or around passages by their ids: the nearest `most`
+    nodes.
 
-    Nodes are called `KIND ROW` and have `kind`, `text` and, of passages, `id` and `title`. Raises `InvalidInput` for an
-    index that is no graph, and where nothing has such a name.
+    Nodes are named `KIND ROW` and have `kind`, `text` and, for passages, `id` and `title`. Raises `InvalidInput` for an
+    index that is no graph, and for a name that it does not have.
     """
     import networkx as nx
 
@@ -319,13 +326,13 @@ def neighbourhood(index: Index, around: Sequence[str], hops: int = 2, most: int 
 
 
 def linked(kind: str, matrix: csr_array, row: int) -> Iterator[Link]:
-    """The neighbours of a kind that a matrix gives to a row, its values being the edges' weights."""
+    """Return the neighbours of a kind that a matrix gives to a row; its values are the weights of the edges."""
     for other, weight in zip(*(each.tolist() for each in row_of(matrix, row)), strict=True):
         yield (kind, other), {"weight": float(weight)}
 
 
 def sparse(places: Sequence[tuple[int, int]], values: np.ndarray, shape: tuple[int, int]) -> csr_array:
-    """A matrix from (row, column) and the value there."""
+    """Make a sparse matrix from positions (row, column) and their values."""
     from scipy.sparse import coo_array
 
     rows, columns = np.array(places, np.int32).reshape(-1, 2).T
@@ -333,20 +340,20 @@ def sparse(places: Sequence[tuple[int, int]], values: np.ndarray, shape: tuple[i
 
 
 def row_of(matrix: csr_array, row: int) -> tuple[np.ndarray, np.ndarray]:
-    """Columns, ascending, and values of a row."""
+    """Return the columns of a row, ascending, and their values."""
     start, end = matrix.indptr[row], matrix.indptr[row + 1]
     return matrix.indices[start:end], matrix.data[start:end]
 
 
 def save_sparse(folder: Path, name: str, matrix: csr_array) -> None:
-    """A matrix to four `.npy` files of a folder."""
+    """Write a matrix to four `.npy` files in a folder."""
     for part in ("data", "indices", "indptr"):
         np.save(folder / f"{name}_{part}.npy", getattr(matrix, part))
     np.save(folder / f"{name}_shape.npy", np.array(matrix.shape))
 
 
 def open_sparse(folder: Path, name: str) -> csr_array:
-    """What `save_sparse` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
+    """Open the files that `save_sparse` wrote, memory-mapped. Raises `RetrievalError` for other files."""
     from scipy.sparse import csr_array
 
     try:

@@ -78,16 +78,16 @@ _POINTS_SCHEMA = object_schema(points=list_schema(_POINT))
 
 @dataclass(frozen=True, slots=True)
 class CommunityIndex:
-    """What a search reads, row by row; columns as in `_TABLES`."""
+    """The tables and vectors that a search reads, row by row; columns as in `_TABLES`."""
 
     entities: pa.Table
     relations: pa.Table
     reports: pa.Table
     entity_vectors: Vectors
     passage_vectors: Vectors
-    """None unless passages are ordered by them."""
+    """Vectors of the passages; None unless passages are ordered by them."""
     lost: dict[str, int]
-    """Passages and reports for which a model's reply could not be used."""
+    """Number of passages and of reports for which a model's reply could not be used."""
 
 
 class _Mention(NamedTuple):
@@ -153,7 +153,7 @@ class GraphRagIndex:
 
     @property
     def stats(self) -> dict[str, int]:
-        """Sizes, and for how many passages and reports a model's reply could not be used."""
+        """Return sizes, and for how many passages and reports a model's reply could not be used."""
         sizes = {name: getattr(self.parts, name).num_rows for name in _TABLES}
         return {**sizes, **{f"lost_{name}": count for name, count in self.parts.lost.items()}}
 
@@ -161,7 +161,7 @@ class GraphRagIndex:
     def open(
         cls, folder: Path, documents: Sequence[Document], config: GraphRagConfig, tools: Workbench
     ) -> GraphRagIndex:
-        """What `save` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
+        """Open the files that `save` wrote, memory-mapped. Raises `RetrievalError` for other files."""
         try:
             read = [pa.ipc.open_file(pa.memory_map(str(folder / f"{name}.arrow"))).read_all() for name in _TABLES]
         except (OSError, pa.ArrowInvalid) as error:
@@ -177,7 +177,7 @@ class GraphRagIndex:
         return cls(documents, parts, config, tools)
 
     def save(self, folder: Path) -> None:
-        """See `Index`."""
+        """Write the index into a folder; see `Index.save`."""
         for name, schema in _TABLES.items():
             noted = schema.with_metadata({_DOCUMENTS: str(len(self._documents))})
             with pa.ipc.new_file(str(folder / f"{name}.arrow"), noted) as writer:
@@ -186,9 +186,10 @@ class GraphRagIndex:
         self.parts.passage_vectors.save(folder / "passages.npy")
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
-        """See `Index`. Local: passages, then reports. Global: the answer alone; nothing when no report helps.
+        """Return the results of a search; see `Index.find`. Local: passages, then reports. Global: the answer alone;
+        nothing when no report helps.
 
-        Scores of local search are 1 / place.
+        The score of a result of local search is 1 / place.
         """
         if k < 1:
             return []
@@ -199,21 +200,21 @@ class GraphRagIndex:
 
     @property
     def documents(self) -> Sequence[Document]:
-        """See `LinkedIndex`."""
+        """Return the passages of the index; see `LinkedIndex.documents`."""
         return self._documents
 
     def places_of(self, name: str) -> list[Place]:
-        """See `LinkedIndex`."""
+        """Return the entities that a name stands for; see `LinkedIndex.places_of`."""
         names = self.parts.entities["name"].to_pylist()
         return [("entity", row) for row, each in enumerate(names) if key_of(each) == key_of(name)]
 
     def text_of(self, place: Place) -> str:
-        """See `LinkedIndex`."""
+        """Return the description of an entity; see `LinkedIndex.text_of`."""
         row = {name: self.parts.entities[name][place[1]].as_py() for name in ("name", "description")}
         return ": ".join(filter(None, row.values()))
 
     def links_of(self, place: Place) -> Iterator[Link]:
-        """See `LinkedIndex`: entities by their relations, and the passages that name them."""
+        """Return the neighbours of a node: entities by their relations, and the passages that name them."""
         kind, row = place
         if kind == "passage":
             yield from ((("entity", entity), {}) for entity in self._entities_of_passage.get(row, ()))
@@ -336,7 +337,8 @@ class GraphRagIndex:
 
 
 def report_batches(parts: CommunityIndex, config: GraphRagConfig) -> list[list[int]]:
-    """The reports that a global search reads, a batch for each call: on every entity's smallest community, shuffled."""
+    """Split the reports that a global search reads into one batch for each call: those of every entity's smallest
+    community, shuffled."""
     reports = sorted(set(parts.entities["community"].drop_null().to_pylist()))
     random.Random(config.seed).shuffle(reports)
     return in_runs(reports, [estimate_tokens(_numbered(parts, report)) for report in reports], config.context_tokens)

@@ -59,33 +59,34 @@ _USEFUL = object_schema(useful=list_schema(INTEGER))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HippoRagConfig:
-    """The numbers of the paper and its released code, but for those of sampling, which suit models that reason."""
+    """Settings of HippoRAG 2: the numbers of the paper and its released code, except for sampling, which suits models
+    that reason."""
 
     facts: Literal["sentences", "model"] = "model"
     filter: Literal["entities", "model", "none"] = "model"
-    """What facts are looked for: those about a name in the question, where the walk begins besides; those near to it
-    that a model holds useful (the paper's recognition memory); or all near to it."""
+    """Facts that a search keeps: those about a name in the question, where the walk then also begins; those near to it
+    that a model finds useful (the paper's recognition memory); or all that are near to it."""
     top_facts: int = 5
     top_phrases: int = 5
-    """Of those facts' phrases, as many are where the walk begins."""
+    """Number of phrases of those facts at which the walk begins."""
     name_weight: float = 2.0
-    """Of a name in the question, as of a fact's score, with the filter by entities."""
+    """Weight of a name in the question, compared with a fact's score, with the filter by entities."""
     damping: float = 0.5
     passage_weight: float = 0.05
-    """Of passages near to the question, where a walk begins, beside that of phrases."""
+    """Weight of passages near to the question, where a walk begins, compared with that of phrases."""
     synonym_similarity: float = 0.8
-    """Cosine from which two phrases are joined."""
+    """Cosine from which on two phrases are joined."""
     synonyms: int = 100
-    """Phrases that one is joined to at most, the nearest."""
+    """Largest number of phrases that one is joined to, the nearest."""
     temperature: float = 0.6
     top_p: float = 0.95
     max_tokens: int = 8192
-    """Of a reply, thoughts included."""
+    """Largest number of tokens of a reply, thoughts included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HippoRagPlainConfig(HippoRagConfig):
-    """The same without a model; facts and filter are ours."""
+    """Settings of HippoRAG without a model; facts and filter are trailforge's own."""
 
     facts: Literal["sentences"] = "sentences"
     filter: Literal["entities", "none"] = "entities"
@@ -93,7 +94,7 @@ class HippoRagPlainConfig(HippoRagConfig):
 
 @dataclass(frozen=True, slots=True)
 class FactGraph:
-    """What an index keeps."""
+    """The graph, facts and vectors that an index stores."""
 
     table: FactTable
     finder: NameFinder
@@ -101,12 +102,12 @@ class FactGraph:
     facts: Vectors
     phrases: Vectors
     graph: PassageGraph
-    """Phrases, then passages."""
+    """The graph whose nodes are phrases, then passages."""
     lost: int
-    """Passages without facts, as a model's replies could not be used."""
+    """Number of passages without facts, because a model's replies could not be used."""
 
     def save(self, folder: Path) -> None:
-        """To files."""
+        """Write the graph to files."""
         for name in _VECTORS:
             getattr(self, name).save(folder / f"{name}.npy")
         self.table.save(folder)
@@ -116,7 +117,7 @@ class FactGraph:
 
     @classmethod
     def open(cls, folder: Path) -> FactGraph:
-        """What `save` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
+        """Open the files that `save` wrote, memory-mapped. Raises `RetrievalError` for other files."""
         vectors = {name: Vectors.open(folder / f"{name}.npy") for name in _VECTORS}
         return cls(
             table=FactTable.open(folder),
@@ -135,10 +136,10 @@ def _open_count(path: Path) -> int:
 
 
 class NearFacts(NamedTuple):
-    """Where a search begins."""
+    """The facts and phrases at which a search begins."""
 
     facts: dict[int, float]
-    """Row and score, 0 to 1 among all facts, best first."""
+    """Score of each fact by its row, 0 to 1 among all facts, best first."""
     names: list[int]
     """Rows of phrases that the question names."""
 
@@ -156,11 +157,11 @@ class HippoRagIndex:
 
     @property
     def stats(self) -> dict[str, int]:
-        """Sizes, and how many passages have no facts because a model's reply could not be used."""
+        """Return sizes, and how many passages have no facts because a model's reply could not be used."""
         return {"facts": len(self.parts.facts), "phrases": len(self.parts.phrases), "lost_passages": self.parts.lost}
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
-        """See `Index`."""
+        """Return the best `k` passages with reasons; see `Index.find`."""
         vector = await self._tools.vectors.query(query)
         near = await asyncio.to_thread(self.near, query, vector)
         if self._config.filter == "model" and near.facts:
@@ -168,21 +169,21 @@ class HippoRagIndex:
         return await asyncio.to_thread(self._ranked, vector, near, k)
 
     def save(self, folder: Path) -> None:
-        """See `Index`."""
+        """Write the index into a folder; see `Index.save`."""
         self.parts.save(folder)
 
     def places_of(self, name: str) -> list[Place]:
-        """See `LinkedIndex`."""
+        """Return the phrases that a name stands for; see `LinkedIndex.places_of`."""
         row = self._phrases.rows.get(key_of(name))
         return [] if row is None else [("phrase", row)]
 
     def text_of(self, place: Place) -> str:
-        """See `LinkedIndex`."""
+        """Return the text of a phrase or fact; see `LinkedIndex.text_of`."""
         kind, row = place
         return self._phrases.keys[row] if kind == "phrase" else self.parts.table.facts[row].text
 
     def links_of(self, place: Place) -> Iterator[Link]:
-        """See `LinkedIndex`: phrases and the facts about them, facts and the passages that state them."""
+        """Return the neighbours of a node: phrases and the facts about them, facts and the passages that state them."""
         (kind, row), table = place, self.parts.table
         if kind == "phrase":
             yield from linked("fact", table.facts_of, row)
@@ -211,7 +212,7 @@ class HippoRagIndex:
         return {row: facts[row] for number, row in enumerate(rows, 1) if number in useful}
 
     def near(self, query: str, vector: np.ndarray) -> NearFacts:
-        """The facts nearest to a query, and the phrases in it, which the entity filter asks for."""
+        """Return the facts nearest to a query, and the phrases in it, which the entity filter needs."""
         scores = min_max(self.parts.facts.scores(vector).astype(np.float64))
         if self._config.filter != "entities":
             return NearFacts(dict(best_rows(scores, self._config.top_facts)), [])
@@ -223,7 +224,8 @@ class HippoRagIndex:
         return NearFacts({int(among[place]): score for place, score in best}, names)
 
     def begin(self, near: NearFacts) -> dict[int, float]:
-        """Phrases where the walk begins, and their weights: the mean over their facts of score / passages with it."""
+        """Return the phrases at which the walk begins, with their weights: the mean over their facts of score / number
+        of passages."""
         found = defaultdict[int, list[float]](list)
         for fact, score in near.facts.items():
             for phrase in row_of(self.parts.table.about, fact)[0].tolist():

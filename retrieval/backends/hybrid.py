@@ -1,4 +1,5 @@
-"""Dense and lexical similarity together, and the titles that a question or a good passage names: the cheap baseline.
+"""Hybrid retrieval: dense and lexical similarity together, and the titles that a question or a good passage names. It
+is a cheap baseline.
 
 A passage scores
 
@@ -52,7 +53,7 @@ _JUST_ABOVE = 2e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HybridConfig:
-    """Weights beside that of min-max cosine, which is 1; the module says what of."""
+    """Weights beside that of the scaled cosine, which is 1; the module's docstring has the formula."""
 
     lexical_weight: float = 0.6
     title_weight: float = 0.3
@@ -108,7 +109,7 @@ class _Titles:
 
 @dataclass(frozen=True, slots=True)
 class HybridIndex:
-    """An `Index`: vectors, an index of words, and titles."""
+    """An `Index` of vectors, words and titles."""
 
     documents: Sequence[Document]
     config: HybridConfig
@@ -118,13 +119,13 @@ class HybridIndex:
     titles: _Titles
 
     def save(self, folder: Path) -> None:
-        """See `Index`."""
+        """Write the index into a folder; see `Index.save`."""
         self.vectors.save(folder / "vectors.npy")
         self.words.save(folder)
         self.titles.save(folder)
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
-        """See `Index`."""
+        """Return the best `k` passages with reasons; see `Index.find`."""
         vector = await self.encoder.query(query)
         return await asyncio.to_thread(self._search, query, vector, k)
 

@@ -62,30 +62,33 @@ _FACTS_SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HyperGraphRagConfig:
-    """The numbers of Graph-R1's environment, but for those of sampling, which suit models that reason."""
+    """Settings of HyperGraphRAG: the numbers of Graph-R1's environment, except for sampling, which suits models that
+    reason."""
 
     facts: Literal["sentences", "model"] = "model"
-    """Each sentence is one, about the names in it and the title; or what a model reads out, as published."""
+    """Origin of the facts: each sentence is one, about the names in it and the title; or a model reads them out, as
+    published."""
     unit: Literal["passages", "facts"] = "facts"
-    """What a search finds. Graph-R1's agent reads facts."""
+    """Unit that a search returns. Graph-R1's agent reads facts."""
     entities: int = 5
     hyperedges: int = 5
-    """Of each, as many as are nearest to the query are where a search begins."""
+    """Number of entities, and of facts, nearest to the query at which a search begins."""
     seeds: Literal["query", "names"] = "query"
-    """Which entities: as published, or those that the query names, with a list for each; as published if none."""
+    """Entities at which a search begins: the nearest to the query, as published; or those that the query names, with a
+    list for each, and the nearest if it names none."""
     order: Literal["degree", "similarity"] = "degree"
-    """Of the facts in both lists: as published, or by their similarity to the query."""
+    """Order of the facts in both lists: as published, or by their similarity to the query."""
     gleanings: int = 2
-    """How often at most a model is asked again for what it left out of a passage."""
+    """Largest number of times that a model is asked again for what it left out of a passage."""
     temperature: float = 0.6
     top_p: float = 0.95
     max_tokens: int = 12_288
-    """Of a reply, thoughts included."""
+    """Largest number of tokens of a reply, thoughts included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HyperGraphRagPlainConfig(HyperGraphRagConfig):
-    """The same without a model. `seeds: names` and `order: similarity` find more, measured."""
+    """Settings of HyperGraphRAG without a model. `seeds: names` and `order: similarity` were measured to find more."""
 
     facts: Literal["sentences"] = "sentences"
     unit: Literal["passages", "facts"] = "passages"
@@ -93,25 +96,25 @@ class HyperGraphRagPlainConfig(HyperGraphRagConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HyperGraph:
-    """Entities and facts, by row, and what joins them."""
+    """Entities and facts, by row, and the matrices that join them."""
 
     joins: csr_array
-    """Shape (entities, facts): the weight of the entity in the fact, added up over the passages that state it."""
+    """Weight of each entity in each fact, summed over the passages that state it, shape (entities, facts)."""
     sources: csr_array
-    """Shape (facts, documents): 1 where a document states the fact."""
+    """Matrix with 1 where a document states a fact, shape (facts, documents)."""
     weights: np.ndarray
-    """Of the facts, added up over the passages."""
+    """Weights of the facts, summed over the passages."""
     degrees: np.ndarray
-    """Of the facts: how many entities they have."""
+    """Number of entities of each fact."""
     names: pa.ChunkedArray
-    """Of the entities."""
+    """Names of the entities."""
     texts: pa.ChunkedArray
-    """Of the facts."""
+    """Texts of the facts."""
     lost: int = 0
-    """Passages of which a model gave no facts that can be read."""
+    """Number of passages from which a model returned no readable facts."""
 
     def save(self, folder: Path) -> None:
-        """To files of a folder."""
+        """Write the graph to files in a folder."""
         save_sparse(folder, "joins", self.joins)
         save_sparse(folder, "sources", self.sources)
         for name in ("weights", "degrees", "lost"):
@@ -121,7 +124,7 @@ class HyperGraph:
 
     @classmethod
     def open(cls, folder: Path) -> HyperGraph:
-        """What `save` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
+        """Open the files that `save` wrote, memory-mapped. Raises `RetrievalError` for other files."""
         joins, sources = (open_sparse(folder, name) for name in ("joins", "sources"))
         try:
             names, texts = (feather.read_table(folder / f"{each}.arrow", memory_map=True)[each] for each in _TABLES)
@@ -133,7 +136,8 @@ class HyperGraph:
 
 
 def join_facts(facts: Iterable[Sequence[Fact] | None], documents: int) -> tuple[HyperGraph, list[str]]:
-    """The graph of all documents' facts (None: those of one are lost), and what entities' vectors are made of.
+    """Return the graph of all documents' facts (None: those of one are lost), and the texts from which entities'
+    vectors are made.
 
     Entities are one when their names are, but for capitals, marks and an article; facts when their words are.
     """
@@ -181,7 +185,8 @@ class _Hit(NamedTuple):
 
 @dataclass(frozen=True)
 class HyperGraphRagIndex:
-    """An `Index`. Where passages are given, what coherent facts leave room for comes by the similarity of facts."""
+    """An `Index` over facts that join entities. Where it returns passages, places that coherent facts leave free are
+    filled by the similarity of facts."""
 
     documents: Sequence[Document]
     config: HyperGraphRagConfig
@@ -193,16 +198,16 @@ class HyperGraphRagIndex:
 
     @property
     def stats(self) -> dict[str, int]:
-        """Sizes, and how many passages have no facts because a model's reply could not be used."""
+        """Return sizes, and how many passages have no facts because a model's reply could not be used."""
         return {"facts": len(self.facts), "entities": len(self.entities), "lost_passages": self.graph.lost}
 
     @cached_property
     def rows(self) -> dict[str, int]:
-        """Of the entities, by key."""
+        """Return the rows of the entities by key."""
         return {key_of(name): row for row, name in enumerate(self.graph.names.to_pylist())}
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
-        """See `Index`."""
+        """Return the best `k` facts or passages with reasons; see `Index.find`."""
         if k < 1 or not len(self.facts):
             return []
         vector = await self.encoder.query(query)
@@ -211,24 +216,25 @@ class HyperGraphRagIndex:
         )
 
     def save(self, folder: Path) -> None:
-        """See `Index`."""
+        """Write the index into a folder; see `Index.save`."""
         self.graph.save(folder)
         self.finder.save(folder)
         self.entities.save(folder / "entity_vectors.npy")
         self.facts.save(folder / "fact_vectors.npy")
 
     def places_of(self, name: str) -> list[Place]:
-        """See `LinkedIndex`."""
+        """Return the entities that a name stands for; see `LinkedIndex.places_of`."""
         row = self.rows.get(key_of(name))
         return [] if row is None else [("entity", row)]
 
     def text_of(self, place: Place) -> str:
-        """See `LinkedIndex`."""
+        """Return the text of an entity or fact; see `LinkedIndex.text_of`."""
         kind, row = place
         return (self.graph.names if kind == "entity" else self.graph.texts)[row].as_py()
 
     def links_of(self, place: Place) -> Iterator[Link]:
-        """See `LinkedIndex`: entities and the facts that join them, facts and the passages that state them."""
+        """Return the neighbours of a node: entities and the facts that join them, facts and the passages that state
+        them."""
         kind, row = place
         if kind == "entity":
             yield from linked("fact", self.graph.joins, row)

@@ -45,7 +45,7 @@ _MATRICES = ("names_of_sentence", "sentences_of_name", "passages_of_name")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearRagConfig:
-    """The numbers with which the authors' program runs when it is told nothing else.
+    """Settings of LinearRAG: the defaults of the authors' program.
 
     Their settings for single data sets have thresholds from .1 to .5. Theirs are chunks without titles: that a title is
     a name, of every sentence of its passage too, and is embedded with each, is ours. Names are found by rule and by the
@@ -55,45 +55,45 @@ class LinearRagConfig:
     """
 
     damping: float = 0.5
-    """Share of the steps that go on; at the others the walk begins anew."""
+    """Share of steps at which the walk goes on; at the others it starts anew."""
     rounds: int = 2
-    """How often scores are handed on; the authors' `max_iterations` is one more."""
+    """Number of rounds in which scores are passed on; the authors' `max_iterations` is one more."""
     sentences_per_name: int = 3
-    """Through which a name hands its score on; the authors' `top_k_sentence`."""
+    """Number of sentences through which a name passes its score on; the authors' `top_k_sentence`."""
     threshold: float = 0.4
-    """Least score of a name that hands on or is reached; the authors' `iteration_threshold`."""
+    """Least score of a name that passes scores on or is reached; the authors' `iteration_threshold`."""
     dense_weight: float = 2.0
-    """Of min-max cosine beside the names of a passage; the authors' `passage_ratio`."""
+    """Weight of the scaled cosine, compared with the names of a passage; the authors' `passage_ratio`."""
     passage_weight: float = 0.05
-    """Of passages beside names where the walk begins; the authors' `passage_node_weight`."""
+    """Weight of passages, compared with names, where the walk begins; the authors' `passage_node_weight`."""
 
 
 class Reached(NamedTuple):
-    """A name that a question names, or that was reached from one."""
+    """A name that a question names, or that was reached from such a name."""
 
     score: float
-    """As it was reached last, which is what passages are weighed by."""
+    """Score of the name when it was last reached, by which passages are weighted."""
     tier: int
-    """1: the question names it; 2: in a sentence with such a one; and so on."""
+    """Distance from the question: 1, the question names it; 2, it shares a sentence with such a name; and so on."""
     weight: float
-    """Sum over all the ways, which is where the walk begins."""
+    """Sum of the scores over all ways, with which the walk begins there."""
 
 
 @dataclass(frozen=True, slots=True)
 class NameLinks:
-    """Which names stand where, by the row of whatever is asked about."""
+    """Matrices of which names occur in which sentences and passages."""
 
     names: KnownNames
     names_of_sentence: csr_array
-    """1 where one stands, shape (sentences, names)."""
+    """Matrix with 1 where a name occurs in a sentence, shape (sentences, names)."""
     sentences_of_name: csr_array
-    """The same by name, shape (names, sentences)."""
+    """Transpose of `names_of_sentence`, shape (names, sentences)."""
     passages_of_name: csr_array
-    """How often, shape (names, passages)."""
+    """Number of times that each name occurs in each passage, shape (names, passages)."""
 
     @classmethod
     def of(cls, sentences: Sequence[NamedSentence], passages: int) -> NameLinks:
-        """From the sentences of so many passages."""
+        """Make the matrices from the sentences of this number of passages."""
         rows: dict[str, int] = {}
         within, counts = list[tuple[int, int]](), Counter[tuple[int, int]]()
         for number, sentence in enumerate(sentences):
@@ -106,18 +106,19 @@ class NameLinks:
         return cls(KnownNames(list(rows)), standing, standing.T.tocsr(), often)
 
     def save(self, folder: Path) -> None:
-        """To files."""
+        """Write the matrices to files."""
         self.names.save(folder)
         for name in _MATRICES:
             save_sparse(folder, name, getattr(self, name))
 
     @classmethod
     def open(cls, folder: Path) -> NameLinks:
-        """What `save` wrote. Raises `RetrievalError` for what is not that."""
+        """Open the files that `save` wrote. Raises `RetrievalError` for other files."""
         return cls(KnownNames.open(folder), *(open_sparse(folder, name) for name in _MATRICES))
 
     def graph(self) -> PassageGraph:
-        """Passages, then names: an edge weighs what a name has of all the names of a passage, each counted."""
+        """Return the graph of passages, then names: an edge weighs the name's share of all occurrences of names in the
+        passage."""
         in_passages = self.passages_of_name.T.tocsr()
         counts, totals = in_passages.tocoo(), np.asarray(in_passages.sum(axis=1)).ravel()
         row, column = counts.coords
@@ -127,7 +128,7 @@ class NameLinks:
 
 @dataclass(frozen=True)
 class LinearRagIndex:
-    """An `Index`: passages with the names in them. Files are memory-mapped, but for the names themselves."""
+    """An `Index` of passages with the names in them. Files are memory-mapped, except for the names themselves."""
 
     documents: Sequence[Document]
     config: LinearRagConfig
@@ -139,7 +140,7 @@ class LinearRagIndex:
     sentences: Vectors
 
     def save(self, folder: Path) -> None:
-        """See `Index`."""
+        """Write the index into a folder; see `Index.save`."""
         self.finder.save(folder)
         self.links.save(folder)
         self.graph.save(folder)
@@ -147,7 +148,8 @@ class LinearRagIndex:
         self.sentences.save(folder / "sentences.npy")
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
-        """See `Index`. Scores are shares of the best passage's; cosines, where the question names nothing."""
+        """Return the best `k` passages with reasons; see `Index.find`. Scores are shares of the best passage's; cosines
+        where the question names nothing."""
         vector = await self.encoder.query(query)
         return await asyncio.to_thread(self._search, query, vector, k)
 
@@ -163,16 +165,16 @@ class LinearRagIndex:
         return [FoundPassage.of(self.documents[row], score, self._explain(row, reached)) for row, score in best]
 
     def places_of(self, name: str) -> list[Place]:
-        """See `LinkedIndex`."""
+        """Return the nodes that a name stands for; see `LinkedIndex.places_of`."""
         row = self.links.names.rows.get(key_of(name))
         return [] if row is None else [("name", row)]
 
     def text_of(self, place: Place) -> str:
-        """See `LinkedIndex`."""
+        """Return the text of a name; see `LinkedIndex.text_of`."""
         return self.links.names.keys[place[1]]
 
     def links_of(self, place: Place) -> Iterator[Link]:
-        """See `LinkedIndex`: names and passages, by how often one stands in the other."""
+        """Return the neighbours of a node: names and passages, by how often one occurs in the other."""
         kind, row = place
         if kind == "name":
             return linked("passage", self.links.passages_of_name, row)

@@ -65,41 +65,41 @@ _REPLY_PER_TOKEN = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaptorConfig:
-    """The numbers of the authors' code, but for those of sampling, which suit models that reason.
+    """Settings of RAPTOR: the numbers of the authors' code, except for sampling, which suits models that reason.
 
-    Lengths are tokens as `estimate_tokens` counts.
+    Lengths are in tokens as `estimate_tokens` counts them.
     """
 
     summaries: Literal["extractive", "model"] = "model"
-    """`extractive` asks no model."""
+    """How summaries are written; `extractive` asks no model."""
     summary_tokens: int = 100
     """Length of a summary. A model is asked for at most three quarters as many words."""
     reduction: Literal["pca", "umap"] = "umap"
-    """`umap`: as published; slower than `pca`, and it needs the package umap-learn."""
+    """Method that reduces vectors. `umap`: as published; slower than `pca`, and it needs the package umap-learn."""
     dimensions: int = 10
-    """Of the vectors that are clustered. A layer of one node more than that, or fewer, is the last."""
+    """Dimensions of the vectors that are clustered. A layer of at most one node more than that is the last."""
     neighbours: int = 10
-    """Of a node in UMAP within a cluster; over all nodes they are the root of their number."""
+    """Number of a node's neighbours in UMAP within a cluster; over all nodes it is the square root of their number."""
     most_clusters: int = 50
-    """One more than are tried."""
+    """Number of clusters that is no longer tried: at most one fewer are."""
     membership: float = 0.1
-    """A node is in each cluster that has it with a higher probability."""
+    """Probability above which a node belongs to a cluster."""
     longest_cluster: int = 3500
-    """A longer one is clustered again."""
+    """Length above which a cluster is clustered again."""
     layers: int = 5
-    """Above the passages, at most."""
+    """Largest number of layers above the passages."""
     query_tokens: int = 3500
-    """What a search finds is no longer than that, but for its first node."""
+    """Largest length of what a search returns, apart from its first node."""
     seed: int = 224
     temperature: float = 0.6
     top_p: float = 0.95
     max_tokens: int = 8192
-    """Of a reply, thoughts included."""
+    """Largest number of tokens of a reply, thoughts included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaptorPlainConfig(RaptorConfig):
-    """The same without a model, and without UMAP unless it is asked for."""
+    """Settings of RAPTOR without a model, and without UMAP unless it is asked for."""
 
     summaries: Literal["extractive"] = "extractive"
     reduction: Literal["pca", "umap"] = "pca"
@@ -111,15 +111,16 @@ class SummaryTree:
 
     vectors: Vectors
     summaries: pa.Table
-    """Row by row: title, text, layer (1: over passages), children (nodes) and leaves (rows of passages)."""
+    """Table of the summaries: title, text, layer (1: over passages), children (nodes) and leaves (rows of passages)."""
     lost_summaries: int = 0
-    """Made of first sentences because a model's reply could not be used."""
+    """Number of summaries made of first sentences because a model's reply could not be used."""
 
 
 def find_clusters(vectors: np.ndarray, tokens: Sequence[int], config: RaptorConfig) -> list[list[int]]:
-    """The clusters of nodes, as ascending rows; a node may be in several, and is in one at least.
+    """Return the clusters of nodes, as ascending rows; a node may be in several, and is in at least one.
 
-    `vectors`: shape (nodes, dimension). `tokens`: the length of each node. Deterministic, in one thread.
+    `vectors`: shape (nodes, dimension). `tokens`: the length of each node. The result is deterministic; it runs in one
+    thread.
     """
     found: dict[tuple[int, ...], None] = {}
 
@@ -145,7 +146,7 @@ def find_clusters(vectors: np.ndarray, tokens: Sequence[int], config: RaptorConf
 
 
 def fit_mixture(points: np.ndarray, config: RaptorConfig) -> Any:
-    """The mixture of Gaussians with the lowest BIC, of one component or more, but fewer than points."""
+    """Return the mixture of Gaussians with the lowest BIC, of one component or more, but fewer than points."""
     from sklearn.mixture import GaussianMixture
 
     best, lowest = None, np.inf
@@ -158,9 +159,9 @@ def fit_mixture(points: np.ndarray, config: RaptorConfig) -> Any:
 
 
 def members(probabilities: np.ndarray, threshold: float) -> list[list[int]]:
-    """The rows of each component: those above the threshold, and those that it has more probably than all others.
+    """Return the rows of each component: those above the threshold, and those for which it is the most probable one.
 
-    `probabilities`: shape (points, components). Components that have none are left out.
+    `probabilities`: shape (points, components). Components without rows are left out.
     """
     chosen = probabilities > threshold
     chosen[np.arange(len(chosen)), probabilities.argmax(1)] = True
@@ -285,7 +286,7 @@ async def _build(documents: Sequence[Document], config: RaptorConfig, tools: Wor
 
 
 class RaptorIndex:
-    """The collapsed tree: passages and summaries side by side."""
+    """An `Index` of the collapsed tree: passages and summaries side by side."""
 
     def __init__(
         self, documents: Sequence[Document], tree: SummaryTree, config: RaptorConfig, encoder: Encoder
@@ -295,12 +296,13 @@ class RaptorIndex:
 
     @property
     def stats(self) -> dict[str, int]:
-        """How many summaries there are, and how many are first sentences because a model's reply could not be used."""
+        """Return how many summaries there are, and how many are first sentences because a model's reply could not be
+        used."""
         return {"summaries": self.tree.summaries.num_rows, "lost_summaries": self.tree.lost_summaries}
 
     @classmethod
     def open(cls, folder: Path, documents: Sequence[Document], config: RaptorConfig, tools: Workbench) -> RaptorIndex:
-        """What `save` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
+        """Open the files that `save` wrote, memory-mapped. Raises `RetrievalError` for other files."""
         vectors = Vectors.open(folder / _VECTORS)
         try:
             summaries = pa.ipc.open_file(pa.memory_map(str(folder / _SUMMARIES))).read_all()
@@ -311,28 +313,28 @@ class RaptorIndex:
         return cls(documents, SummaryTree(vectors, summaries), config, tools.vectors)
 
     def save(self, folder: Path) -> None:
-        """See `Index`."""
+        """Write the index into a folder; see `Index.save`."""
         self.tree.vectors.save(folder / _VECTORS)
         with pa.ipc.new_file(str(folder / _SUMMARIES), _COLUMNS) as writer:
             writer.write_table(self.tree.summaries)
 
     @property
     def documents(self) -> Sequence[Document]:
-        """See `LinkedIndex`."""
+        """Return the passages of the index; see `LinkedIndex.documents`."""
         return self._documents
 
     def places_of(self, name: str) -> list[Place]:
-        """See `LinkedIndex`: summaries by their ids."""
+        """Return the summaries that a name stands for, by their ids; see `LinkedIndex.places_of`."""
         number = name.removeprefix("raptor-")
         is_one = name.startswith("raptor-") and number.isdecimal() and int(number) < len(self.tree.summaries)
         return [("summary", int(number))] if is_one else []
 
     def text_of(self, place: Place) -> str:
-        """See `LinkedIndex`."""
+        """Return the text of a summary; see `LinkedIndex.text_of`."""
         return self.tree.summaries["text"][place[1]].as_py()
 
     def links_of(self, place: Place) -> Iterator[Link]:
-        """See `LinkedIndex`: summaries and what they were made of."""
+        """Return the neighbours of a node: summaries and the nodes that they were made of."""
         passages = len(self._documents)
         node = place[1] + passages * (place[0] == "summary")
         yield from ((("summary", row), {}) for row, children in enumerate(self._children) if node in children)
@@ -344,7 +346,7 @@ class RaptorIndex:
         return self.tree.summaries["children"].to_pylist()
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
-        """See `Index`. The nearest nodes, as many as the budget has room for."""
+        """Return the nearest nodes, as many as the budget has room for; see `Index.find`."""
         vector = await self._encoder.query(query)
         return await asyncio.to_thread(self._nearest, vector, k)
 

@@ -19,7 +19,7 @@ from trailforge.retrieval.backends.declaration import Workbench
 from trailforge.schemas import Document, RetrievalError, install_hint, parse_json
 
 Hit = tuple[float, int]
-"""Cosine, rounded as in a passage, and row."""
+"""Result of a search for vectors: cosine, rounded as in a passage, and row."""
 AnnKind = Literal["flat", "hnsw", "ivf_pq"]
 
 _SPARE_HITS = 8
@@ -37,25 +37,25 @@ _EFFORTS = {"hnsw": (256, 512, 1024), "ivf_pq": (16, 32, 64, 128, 256)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnConfig:
-    """How the nearest vectors are found."""
+    """Settings of the search for nearest vectors."""
 
     kind: Literal["auto", "flat", "hnsw", "ivf_pq"] = "auto"
-    """`flat`: all are compared. `hnsw`: a graph of neighbours over vectors of one byte a number. `ivf_pq`: lists of
-    compressed vectors, made in less time and memory. `auto`: by the number of vectors."""
+    """Kind of index. `flat`: all vectors are compared. `hnsw`: a graph of neighbours over vectors of one byte a number.
+    `ivf_pq`: lists of compressed vectors, made in less time and memory. `auto`: by the number of vectors."""
     flat_up_to: int = 50_000
-    """Vectors, for `auto`: 50,000 of 384 dimensions are compared in 7 ms."""
+    """Number of vectors up to which `auto` compares all: 50,000 of 384 dimensions are compared in 7 ms."""
     hnsw_up_to: int = 200_000
-    """Vectors, for `auto`: of more the graph takes long to make."""
+    """Number of vectors up to which `auto` makes a graph, which takes long for more."""
     least_recall: float = 0.99
-    """Recall@10 against exact search that the effort of a search is set for, where the most effort reaches it. It is
+    """Recall@10 against exact search for which the effort of a search is set, where the most effort reaches it. It is
     measured with sentences of passages, which are nearer to passages than questions are: these find a little less."""
     links: int = 16
-    """Of a node of the graph (HNSW's M)."""
+    """Number of links of a node in the graph (HNSW's M)."""
     build_effort: int = 80
-    """Nodes kept in view while the graph is made (HNSW's efConstruction)."""
+    """Number of candidate nodes while the graph is made (HNSW's efConstruction)."""
 
     def choose(self, vectors: int) -> AnnKind:
-        """For so many vectors."""
+        """Return the kind of index for this number of vectors."""
         if vectors < _LEAST_TO_TRAIN:
             return "flat"
         if self.kind != "auto":
@@ -65,33 +65,33 @@ class AnnConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnStats:
-    """What an approximate index is, and what it was seen to find."""
+    """Kind of an approximate index, and its measured recall."""
 
     kind: AnnKind
     vectors: int
     effort: int
-    """Of a search; see `_EFFORTS`."""
+    """Effort of a search; see `_EFFORTS`."""
     recall_at_10: float
-    """Share of the 10 best of exact search that it finds."""
+    """Share of the 10 best of exact search that the index finds."""
     queries: int
-    """Over which that was measured."""
+    """Number of queries over which recall was measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ann:
-    """An approximate index."""
+    """An approximate index of faiss."""
 
     index: Any
-    """Of faiss."""
+    """The faiss index itself."""
     stats: AnnStats
 
     def width(self, k: int) -> int:
-        """Candidates for `k` wanted."""
+        """Return the number of candidates to fetch for `k` results."""
         each, least = _CANDIDATES[self.stats.kind]
         return max(each * k, least)
 
     def candidates(self, vector: np.ndarray, width: int) -> np.ndarray:
-        """About the `width` best rows, in any order."""
+        """Return about the `width` best rows, in any order."""
         _, rows = self.index.search(vector.reshape(1, -1), width, params=_parameters(self.stats, width))
         return rows[0][rows[0] >= 0]
 
@@ -101,25 +101,26 @@ class Vectors:
     """Vectors of length 1, row by row."""
 
     matrix: np.ndarray
-    """Shape (rows, dimension), float32."""
+    """The vectors, shape (rows, dimension), float32."""
     ann: Ann | None = None
-    """What `search` finds candidates with; None: it compares all."""
+    """Approximate index with which `search` finds candidates; None: it compares all vectors."""
 
     def __len__(self) -> int:
         return len(self.matrix)
 
     def scores(self, vector: np.ndarray) -> np.ndarray:
-        """Cosine of every row with a vector of shape (dimension,); shape (rows,), float32."""
+        """Return the cosine of every row with a vector of shape (dimension,); shape (rows,), float32."""
         return self.matrix @ vector
 
     def nearest(self, vector: np.ndarray, k: int) -> list[Hit]:
-        """The best `k` by cosine: score, rounded to 6 decimals, and row; ties in the order of the rows."""
+        """Return the best `k` by cosine: score, rounded to 6 decimals, and row; ties in the order of the rows."""
         return [(score, row) for row, score in best_rows(self.scores(vector), k)]
 
     def search(self, vector: np.ndarray, k: int) -> list[Hit]:
-        """As `nearest`, through the approximate index where there is one.
+        """Return the best `k` as `nearest` does, through the approximate index where there is one.
 
-        Without one by faiss: the same bits whatever the threads, where those of `nearest` are its platform's.
+        Without one faiss compares all, which gives the same bits for any number of threads; those of `nearest` depend
+        on the platform.
         """
         k = min(k, len(self))
         if k <= 0:
@@ -147,10 +148,11 @@ class Vectors:
         return _ranked(scores[0], rows[0], width)
 
     def indexed(self, config: AnnConfig, queries: np.ndarray) -> Vectors:
-        """With an approximate index where the configuration wants one. Minutes of all cores for a million vectors.
+        """Return the vectors with an approximate index where the configuration wants one. It takes minutes of all cores
+        for a million vectors.
 
-        `queries`: vectors like those that will be searched, shape (queries, dimension), to measure recall with.
-        A graph that several threads make is not the same twice; lists are.
+        `queries`: vectors like those that will be searched, shape (queries, dimension), to measure recall with. A graph
+        that several threads make differs from run to run; lists do not.
         """
         kind = config.choose(len(self))
         if kind == "flat":
@@ -158,11 +160,11 @@ class Vectors:
         return self._measured(_make(kind, self.matrix, config), kind, config, queries)
 
     def with_more(self, more: Vectors) -> Vectors:
-        """These rows and, below them, others; no approximate index."""
+        """Return these rows and, below them, others, without an approximate index."""
         return Vectors(np.concatenate([self.matrix, more.matrix]))
 
     def grown(self, more: Vectors, config: AnnConfig, queries: np.ndarray) -> Vectors:
-        """`with_more`, and an index that grows with them, unless another kind is due or its recall falls."""
+        """Return `with_more` with an index that grows along, unless another kind is due or its recall falls."""
         every = self.with_more(more)
         kind = config.choose(len(every))
         if self.ann is None or self.ann.stats.kind != kind:
@@ -190,7 +192,7 @@ class Vectors:
         return vectors
 
     def save(self, path: Path) -> None:
-        """To a `.npy` file; an approximate index into two files beside it."""
+        """Write the vectors to a `.npy` file; an approximate index goes into two files beside it."""
         np.save(path, self.matrix)
         if self.ann is not None:
             load_faiss().write_index(self.ann.index, str(path.with_suffix(f".{_ANN}")))
@@ -198,7 +200,7 @@ class Vectors:
 
     @classmethod
     def open(cls, path: Path) -> Vectors:
-        """What `save` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
+        """Open the files that `save` wrote, memory-mapped. Raises `RetrievalError` for other files."""
         try:
             matrix = np.load(path, mmap_mode="r")
             if matrix.ndim != 2 or matrix.dtype != np.float32:
@@ -210,7 +212,7 @@ class Vectors:
 
 
 def best_rows(scores: np.ndarray, k: int) -> list[tuple[int, float]]:
-    """The best `k`, best first: row and score, rounded to 6 decimals; ties in the order of the rows."""
+    """Return the best `k`, best first: row and score, rounded to 6 decimals; ties in the order of the rows."""
     count = min(max(k, 0), len(scores))
     if not count:
         return []
@@ -221,7 +223,7 @@ def best_rows(scores: np.ndarray, k: int) -> list[tuple[int, float]]:
 
 
 async def embed(name: str, texts: Sequence[str], tools: Workbench) -> Vectors:
-    """The vectors of texts, as passages, in shards under this name of the build."""
+    """Return the vectors of texts, embedded as passages, in shards under this name of the build."""
     shards = await tools.map(name, tools.vectors.documents, texts, tools.vectors.per_shard)
     return Vectors(np.concatenate(shards) if shards else np.zeros((0, tools.vectors.dimension), np.float32))
 
@@ -229,18 +231,18 @@ async def embed(name: str, texts: Sequence[str], tools: Workbench) -> Vectors:
 async def embed_passages(
     name: str, documents: Sequence[Document], tools: Workbench, known: Vectors | None = None
 ) -> Vectors:
-    """The vectors of documents as `embed` makes them; of the first ones those that are known."""
+    """Return the vectors of documents as `embed` makes them; those that are known are kept for the first documents."""
     more = await embed(name, list(map(embedded_text, documents[len(known) if known else 0 :])), tools)
     return known.with_more(more) if known else more
 
 
 def embedded_text(document: Document) -> str:
-    """What of a document is embedded: title and text."""
+    """Return the text of a document that is embedded: title and text."""
     return f"{document.title}\n{document.text}" if document.title else document.text
 
 
 def load_faiss() -> Any:
-    """The package. Raises `RetrievalError` where it is missing."""
+    """Import and return the package faiss. Raises `RetrievalError` where it is missing."""
     try:
         import faiss
     except ImportError as error:

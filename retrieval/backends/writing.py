@@ -1,6 +1,6 @@
-"""What is written about passages, by rule or by a model: summaries, facts, descriptions, reports.
+"""Texts about passages, written by rule or by a model: summaries, facts, descriptions, reports.
 
-A reply that cannot be used costs what it is about, and never a build.
+A reply that cannot be used costs only the item that it is about, and never a build.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from trailforge.schemas import ITEM_ERRORS, Document, MalformedReply
 from trailforge.schemas.text import estimate_tokens
 
 PROMPTS = Prompts("trailforge.retrieval.backends")
-"""What models are asked."""
+"""Prompts that models are asked with."""
 ASKED_AT_ONCE = 16
-"""Items whose replies a build waits for together, and a shard of it."""
+"""Number of items whose replies a build waits for together, and of items in a shard of it."""
 
 _MOST_IN_SENTENCE = 12
 """Names of a sentence that are related with each other; more are a list."""
@@ -50,9 +50,9 @@ Result = TypeVar("Result")
 
 
 def lead_sentences(texts: Iterable[str], tokens: int) -> str:
-    """The first sentence of every text, then every second one, and so on, each once, as long as there is room.
+    """Return the first sentence of every text, then every second one, and so on, each once, as long as there is room.
 
-    `tokens`: as `estimate_tokens` counts. The first sentence of all is there even if it is longer.
+    `tokens`: the room, as `estimate_tokens` counts. The very first sentence is always included, even if it is longer.
     """
     split = [split_sentences(text) for text in texts]
     chosen: dict[str, None] = {}
@@ -68,7 +68,7 @@ def lead_sentences(texts: Iterable[str], tokens: int) -> str:
 
 
 def within(texts: Sequence[str], tokens: int) -> int:
-    """How many of the first texts fit into so many tokens together; at least one, if there is any."""
+    """Return how many of the first texts fit into this number of tokens together; at least one, if there is any."""
     room = tokens
     for count, text in enumerate(texts):
         room -= estimate_tokens(text)
@@ -78,9 +78,10 @@ def within(texts: Sequence[str], tokens: int) -> int:
 
 
 async def write_summary(asker: Asker, texts: Sequence[str], words: int, sampling: Sampling) -> str:
-    """What a model makes of texts, each a title and a line break before it or none, in about so many words.
+    """Return a model's summary, in about this number of words, of texts that each have a title and a line break before
+    them, or none.
 
-    Raises `MalformedReply` where it says nothing.
+    Raises `MalformedReply` where the summary is empty.
     """
     parts = (": ".join(" ".join(part.split()) for part in text.split("\n", 1)) for text in texts)
     numbered = "\n\n".join(f"[{number}] {part}" for number, part in enumerate(parts, start=1))
@@ -89,7 +90,8 @@ async def write_summary(asker: Asker, texts: Sequence[str], words: int, sampling
 
 
 async def ask_each(work: Callable[[Item], Awaitable[Result]], items: Sequence[Item]) -> list[Result | None]:
-    """What `work` makes of every item, side by side; None where a model's reply could not be used."""
+    """Return the result of `work` for every item, computed concurrently; None where a model's reply could not be
+    used."""
 
     async def one(item: Item) -> Result | None:
         try:
@@ -107,7 +109,7 @@ async def ask_in_shards(
     tools: Workbench,
     at_once: int = ASKED_AT_ONCE,
 ) -> list[Any]:
-    """`ask_each` in shards under this name of the build; what `work` makes is what JSON can say."""
+    """Run `ask_each` in shards under this name of the build; results of `work` must be representable as JSON."""
 
     async def shard(part: Sequence[Item]) -> list[Any]:
         return await ask_each(work, part)
@@ -116,7 +118,7 @@ async def ask_in_shards(
 
 
 def in_runs(items: Sequence[int], tokens: Sequence[int], most: int) -> list[list[int]]:
-    """Items in runs of at most so many tokens together, of one item at least. `tokens`: of each item."""
+    """Split items into runs of at most `most` tokens together, of at least one item. `tokens`: of each item."""
     runs: list[list[int]] = []
     room = 0
     for item, size in zip(items, tokens, strict=True):
@@ -132,7 +134,7 @@ def in_runs(items: Sequence[int], tokens: Sequence[int], most: int) -> list[list
 
 
 async def build_graph(documents: Sequence[Document], config: GraphRagConfig, tools: Workbench) -> EntityGraph:
-    """The graph of a corpus."""
+    """Build the entity graph of a corpus."""
     if config.extraction == "names":
         return join_names(documents, config)
     facts = await ask_in_shards("facts", lambda document: ask_facts(tools.model, document, config), documents, tools)
@@ -142,7 +144,7 @@ async def build_graph(documents: Sequence[Document], config: GraphRagConfig, too
 
 
 def join_names(documents: Sequence[Document], config: GraphRagConfig) -> EntityGraph:
-    """The graph of names, whose descriptions are first sentences."""
+    """Build the entity graph from names, with first sentences as descriptions."""
     graph = merge_facts(named_facts(documents))
     for thing in (*graph.entities, *graph.relations):
         thing.descriptions = [lead_sentences(thing.descriptions, config.named_tokens)]
@@ -150,7 +152,8 @@ def join_names(documents: Sequence[Document], config: GraphRagConfig) -> EntityG
 
 
 def named_facts(documents: Sequence[Document]) -> list[Facts]:
-    """Names and titles as entities, each related with those of the same sentence; the title is in every sentence."""
+    """Return names and titles as entities, each related to those of the same sentence; the title is in every
+    sentence."""
     found: list[Facts] = [{"entities": [], "relations": []} for _ in documents]
     for passage, group in groupby(NameFinder.of(documents).sentences(documents), key=lambda each: each.passage):
         sentences = list(group)
@@ -178,7 +181,8 @@ def _as_written(key: str, text: str) -> str:
 
 
 async def ask_facts(asker: Asker, document: Document, config: GraphRagConfig) -> Facts:
-    """What a passage says, by a model. Raises `MalformedReply` when its first reply cannot be used; later ones may."""
+    """Return the facts that a model reads out of a passage. Raises `MalformedReply` when its first reply cannot be
+    used; later ones may be unusable."""
     passage = f"{document.title}\n{document.text}" if document.title else document.text
     kinds = ", ".join(config.kinds)
     prompt = fill(PROMPTS.text("graph_rag_facts"), kinds=kinds, passage=passage)
@@ -253,7 +257,7 @@ _MERGES, _MERGED_TOKENS, _MERGED_REPLY = 0.65, 63, 41
 
 
 def plan_extraction(documents: Sequence[Document], config: GraphRagConfig) -> list[PlannedCalls]:
-    """What a model would be asked for facts and descriptions; of gleanings it is the most."""
+    """Estimate the calls to a model for facts and descriptions; with the largest number of gleanings."""
     tokens = passage_tokens(documents)
     kinds = ", ".join(config.kinds)
     passages = [f"{each.title}\n{each.text}" if each.title else each.text for each in documents]
@@ -277,7 +281,7 @@ def plan_extraction(documents: Sequence[Document], config: GraphRagConfig) -> li
 async def write_reports(
     communities: list[EntityCommunity], graph: EntityGraph, config: GraphRagConfig, tools: Workbench
 ) -> int:
-    """Give every community its report, the smallest first; how many a model was asked for in vain.
+    """Give every community its report, the smallest first; return for how many a model's reply could not be used.
 
     Those get the report that is made without a model.
     """
@@ -306,10 +310,11 @@ async def write_reports(
 
 
 def facts_of(community: EntityCommunity, graph: EntityGraph, parts: Sequence[EntityCommunity], tokens: int) -> str:
-    """What a report is written from: relations, those of entities with most relations first, and their entities.
+    """Return the text from which a report is written: relations, those of entities with most relations first, and their
+    entities.
 
-    Where they are too many, the reports of communities within stand in the place of their facts, the largest first, as
-    many as it takes; what is too much even so is cut.
+    Where they are too many, reports of communities within take the place of their facts, the largest first, as many as
+    needed; what is still too much is cut.
     """
     reported: list[EntityCommunity] = []
     waiting = sorted(parts, key=lambda part: (-len(part.members), part.members))
