@@ -1,4 +1,4 @@
-"""Indexes in folders: built so that a killed build goes on, described by a sealed manifest, opened by it.
+"""Indexes in folders: built so that a killed build goes on, described by a sealed manifest, opened through it.
 
 manifest = await build_index(documents, Path("indexes/wiki"), "bm25")
 index = open_index(Path("indexes/wiki"))
@@ -66,11 +66,12 @@ class OpenIndex:
     index: Index
     encoder: Encoder | None
     files: HeldFiles = HeldFiles(Path(), (), MEND)  # noqa: RUF009 — none
-    """Looked at around every search."""
+    """The index's files, which are checked around every search."""
     _titles: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
-        """See `Index`. The sources of a passage are ids of the corpus, also where its documents were cut."""
+        """Return the best `k` passages with reasons; see `Index.find`. Sources are ids of the corpus, also where its
+        documents were cut."""
         with self.files.reading():
             found = await self.index.find(query, k)
         if self.manifest.chunking is None:
@@ -78,7 +79,7 @@ class OpenIndex:
         return [replace(each, sources=tuple(dict.fromkeys(map(source_of, each.sources)))) for each in found]
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """See `base.Retriever`. Some may be a `MadePassage`."""
+        """Return the best `k` passages, some of which may be a `MadePassage`; see `base.Retriever.retrieve`."""
         if isinstance(self.index, Retriever):
             with self.files.reading():
                 return await self.index.retrieve(query, k)
