@@ -153,12 +153,11 @@ def parse_columns(text: str) -> dict[str, str]:
 def read_corpus(source: Path, column_map: Mapping[str, str] | None = None) -> Iterator[Document]:
     """Read the documents of a file, or of all files in a folder and below, by name.
 
-    A file of rows (JSON Lines, JSON, CSV, TSV or Parquet, told by content) has a document a row: a text, and if there
-    are any, a title and an id, in columns of the usual names (`USUAL`), or of those that `column_map` says
-    (`parse_columns`); HTML is turned to text. A text (.txt, .md) is
-    one document with the file's name, a Markdown file's first heading, for its title. Any of them may be packed with
-    gzip. Without an `id` the row's number is one; in a folder, the file's path in it, and the row's number behind a
-    colon. Links out of a folder are not followed.
+    A file of rows (JSON Lines, JSON, CSV, TSV or Parquet, detected from the content) has a document a row: a text, and
+    if there are any, a title and an id, in columns of the usual names (`USUAL`), or of those that `column_map` says
+    (`parse_columns`); HTML is turned to text. A text (.txt, .md) is one document with the file's name, a Markdown
+    file's first heading, for its title. Any of them may be packed with gzip. Without an `id` the row's number is one;
+    in a folder, the file's path in it, and the row's number behind a colon. Links out of a folder are not followed.
 
     Raises `InvalidInput` for a file that cannot be read, for texts of more than 16 MiB, for a row without text or with
     half a surrogate pair, for an id that came before, and at the end for a column of the map that no row has.

@@ -2,7 +2,7 @@
 
 A name is a run of words with capitals that is no ordinary word. Which words are ordinary, the texts themselves say: one
 that they write more often without a capital than with one. So it needs no model, and headlines in title case, sentence
-starts and terms that a paper writes with capitals once are told from names.
+starts and terms that a paper writes with capitals once are distinguished from names.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class RetrieverConfig:
     """Number of pages of a web search whose text is read, as MSearcher's tool does; 0: only what the search says of
     them is used."""
     web_news: Literal["gnews", "serper"] = "gnews"
-    """Where a plan's News looks first, for `web`. `serper`: Google News alone, which needs no second key."""
+    """Source in which a plan's News looks first, for `web`. `serper`: Google News alone, which needs no second key."""
     longest_passage: int = LONGEST_PASSAGE
     """Largest number of words of the passages into which a plan's back end cuts documents."""
 

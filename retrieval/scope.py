@@ -1,5 +1,4 @@
-"""The configuration of how and where to search: each question's own paragraphs, or one corpus, a server or the web for
-all."""
+"""The configuration of how and where to search: own paragraphs of each question, one corpus, a server or the web."""
 
 from __future__ import annotations
 
@@ -107,8 +106,7 @@ class RetrievalConfig(RetrieverConfig):
 
     @property
     def encoder_name(self) -> str | None:
-        """Return the name of the encoder that is needed; None when none is. Raises `RetrievalError` for an index that
-        is damaged."""
+        """Return the name of the needed encoder; None when none is. Raises `RetrievalError` for a damaged index."""
         if self.kind == WEB or self.server:
             return None
         if self.scope == "corpus" and self.corpus_index and Path(self.corpus_index).is_dir():
@@ -142,8 +140,7 @@ class RetrievalConfig(RetrieverConfig):
 
 
 def index_packages(index: Path, encoder: str = "") -> tuple[str, ...]:
-    """Return the modules of extras that searching an index imports, with this encoder in place of its own where one is
-    given.
+    """Return the modules of extras that searching an index imports, by this encoder instead of its own if one is given.
 
     Raises `RetrievalError` for a folder that holds no index, or a damaged one.
     """
@@ -192,8 +189,7 @@ class Retrieval:
     async def measure_nearest(
         self, supporting: Sequence[TitledText], retrieved: Sequence[TitledText], threshold: float
     ) -> tuple[float | None, ...]:
-        """Return the nearest similarities; see `rewards.nearest_similarities`. Texts are encoded only where there is an
-        encoder and the threshold is below 1."""
+        """Return the nearest similarities (`rewards.nearest_similarities`). Encodes only for a threshold below 1."""
         if self._encoder is None or threshold >= 1.0:
             return nearest_similarities(supporting, retrieved, None)
         return await self._encoder.in_thread(nearest_similarities, supporting, retrieved, self._encoder.similarity)
@@ -243,8 +239,7 @@ class ServedCorpus:
 
 
 async def ask_server(url: str, config: SearchClientConfig = _AT_ONCE) -> ServedCorpus:
-    """Ask a server what is searched behind its URL. Raises `RetrievalError` for a server that does not answer, or does
-    not state it."""
+    """Ask a server what it searches. Raises `RetrievalError` for one that does not answer, or does not state it."""
     client = connect(url, config=config)
     try:
         corpora = (await client.health()).get("corpora")
@@ -295,7 +290,7 @@ def open_retrieval(
     """Open the configured retrieval. An index supplies the settings that the configuration leaves open.
 
     `corpus`: an index, a file of passages, or documents; None: what the configuration names, and else each question's
-    own paragraphs. The web and servers look at none. `asker`: of a model, for an index whose searches ask one.
+    own paragraphs. The web and servers use none. `asker`: the client of a model, for an index whose searches need one.
 
     A file and documents are taken in by the back end now. Raises as `check_retrieval`, and `RetrievalError` for a
     missing model and a damaged index, and `InvalidInput` for a corpus file that cannot be read.

@@ -1,7 +1,7 @@
 """Sealed folders: built beside their place and renamed, and described by a manifest that holds their files' hashes and
 its own.
 
-Opening one compares sizes; who uses one reads every byte once (`check_once`).
+Opening one compares sizes; before it is used, every byte is read once (`check_once`).
 """
 
 from __future__ import annotations

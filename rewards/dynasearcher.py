@@ -26,7 +26,7 @@ class Titled(Protocol):
 
     @property
     def title(self) -> str:
-        """Title by which the document is recognised."""
+        """Return the title, by which the document is recognised."""
         ...
 
 
@@ -35,7 +35,7 @@ class TitledText(Titled, Protocol):
 
     @property
     def text(self) -> str:
-        """Text of the document; empty where it is not known."""
+        """Return the text of the document; empty where it is not known."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What an answer is held against its golds by: the one matcher of filters, trees and acceptance.
+"""Compares an answer with its gold answers: the one matcher of filters, trees and acceptance.
 
 Each paper's own reward stays literal in its file; whoever asks whether an answer is right, whether two say the same, or
 whether a text has an answer, asks here. How a text is read: `rewards.reading`.

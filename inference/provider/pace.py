@@ -1,6 +1,6 @@
 """Learns how many calls at a time, and how many a second, a server takes, from the calls that it refuses.
 
-Arithmetic alone, told the time in seconds on any clock.
+It only computes; callers pass the time in seconds on any clock.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Workbench:
 
     encoder: Encoder | None = None
     asker: Asker | None = None
-    """Asks a model, for builds and searches that need one."""
+    """Client that asks a model, for builds and searches that need one; None when there is none."""
     map: ShardMap = map_here
 
     @property

@@ -112,7 +112,7 @@ async def build_index(
     model: a build of anything else begins anew, and leaves it there until one of them is done. `config`: of the back
     end, None its defaults. `encoder`: None opens the packaged one for a back end that needs one. `chunking`: None
     leaves documents as they are; tokens are the encoder's, where there is one. `prices`: of the model's tokens, for the
-    manifest. `report` is told of every shard.
+    manifest. `report` is called for every shard.
 
     Raises `InvalidInput` for a back end that there is not, a corpus without documents, and a configuration that asks a
     model where none is given, `RetrievalError` for an encoder that cannot be loaded, and `OutputError` when the folder
@@ -149,8 +149,8 @@ async def add_to_index(
 ) -> IndexManifest:
     """Add documents to an index, cut as those before them; all of them or none. Goes on as `build_index` does.
 
-    The new index takes the place of the one before in two renames: who opens it between them, or after a kill between
-    them and before the next call, finds none. Who has it open goes on with the one before.
+    The new index takes the place of the one before in two renames: a process that opens it between them, or after a
+    kill between them and before the next call, finds none. A process that has it open goes on with the one before.
 
     Raises `InvalidInput` for a back end that cannot, and for an id that is there, and otherwise as `build_index` and
     `open_index`.

@@ -18,7 +18,7 @@ from trailforge.schemas import EntityMatch, KgTriple, RelationMatch, estimate_to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgToolConfig:
-    """How the tool searches."""
+    """Settings of the search tool over a knowledge graph."""
 
     entities_per_mention: int = 3
     """Largest number of each mention's matches that are searched; the result lists all matches."""
