@@ -66,9 +66,12 @@ class Chunking:
 
     def __post_init__(self) -> None:
         if self.tokens < 1:
-            raise InvalidInput("has to be 1 or more", field="chunk_tokens")
+            raise InvalidInput(f"expected 1 or more, got {self.tokens}", field="chunk_tokens")
         if not 0 <= self.overlap < self.tokens:
-            raise InvalidInput("has to be from 0 on and less than chunk_tokens", field="chunk_overlap")
+            raise InvalidInput(
+                f"expected 0 or more, and less than chunk_tokens ({self.tokens}), got {self.overlap}",
+                field="chunk_overlap",
+            )
 
 
 def cut(documents: Iterable[Document], chunking: Chunking, count: CountTokens) -> Iterator[Document]:

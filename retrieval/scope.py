@@ -334,7 +334,7 @@ def open_web(config: RetrieverConfig) -> Retriever:
     from trailforge.retrieval.web.tools import pages_tool
 
     if config.web_pages < 0:
-        raise InvalidInput("has to be 0 or more", field="web_pages")
+        raise InvalidInput(f"expected 0 or more, got {config.web_pages}", field="web_pages")
     return pages_tool(
         provider=config.web_provider,
         base_url=config.web_url,

@@ -88,7 +88,7 @@ class Wikidata5M:
         missing = [f"{stem}.txt" for stem in wanted if stem not in found]
         if missing:
             raise InvalidInput(
-                f"lacks {', '.join(missing)}; wanted are Wikidata5M's archives transductive, inductive and alias",
+                f"lacks {', '.join(missing)}; expected Wikidata5M's archives transductive, inductive and alias",
                 file=self.folder,
             )
         return {stem: found[stem] for stem in wanted}
@@ -113,7 +113,7 @@ class Codex:
         """Return the files to be read; see `KgSource.files`."""
         triples = [p for p in sorted(self.folder.glob("triples/*/*.txt")) if p.stem in ("train", "valid", "test")]
         if not triples:
-            raise InvalidInput("has no triples/*/train.txt; wanted is the folder data/ of CoDEx", file=self.folder)
+            raise InvalidInput("has no triples/*/train.txt; expected the folder data/ of CoDEx", file=self.folder)
         return [*self._names().values(), *triples, *self._types()]
 
     def read(self, into: Gathered) -> None:

@@ -71,7 +71,7 @@ class SearchApi:
         if self.url and (not site_of(self.url) or urlsplit(self.url).path in ("", "/")):
             raise InvalidInput(f"{self.url!r} is no address of a search, as {_TAVILY} is", field="web_url")
         if "{key}" not in self.key_form:
-            raise InvalidInput("expected {key} in it", field="key_form")
+            raise InvalidInput("expected a text with {key} in the place of the key", field="key_form")
 
     def headers(self, key: str) -> dict[str, str]:
         """Return the headers of a request."""
@@ -135,7 +135,9 @@ def _read(content: bytes, source: object) -> dict[str, Any]:
     try:
         found = yaml.safe_load(content)
     except (yaml.YAMLError, ValueError) as error:
-        raise InvalidInput(f"no YAML ({error})".splitlines()[0], file=str(source)) from error
+        raise InvalidInput(f"cannot be read as YAML ({error})".splitlines()[0], file=str(source)) from error
     if not isinstance(found, dict):
-        raise InvalidInput("expected names and values", file=str(source))
+        raise InvalidInput(
+            f"expected a YAML mapping of names to values, found {type(found).__name__}", file=str(source)
+        )
     return found
