@@ -131,7 +131,7 @@ class Shelf:
 
 
 def take_for(found: FoundDocument) -> FoundDocument:
-    """Return a document for which passages with its title, in other words, are taken."""
+    """Return the document with all passages of its title taken for it, although they are in other words."""
     return replace(
         found, audited=replace(found.audited, is_there=True, passages=tuple(each.id for each in found.texts))
     )

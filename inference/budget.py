@@ -29,7 +29,7 @@ class Caps:
 
     max_calls: int | None = None
     max_tokens: int | None = None
-    """Prompt and completion tokens together."""
+    """Largest number of prompt and completion tokens together; None: no cap."""
     max_cost: float | None = None
 
     def __post_init__(self) -> None:

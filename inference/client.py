@@ -1,7 +1,7 @@
 """The one client for every model: OpenAI-compatible URLs, with ledger, limits, caps, retries and counts.
 
-A reply is in the ledger before anyone sees it. A call under way is shared by all who ask the same; it is finished and
-kept even if they no longer want it. Waiting for a retry holds no slot.
+A reply is in the ledger before any caller gets it. A call under way is shared by all callers with the same request; it
+is finished and kept even if they no longer want it. Waiting for a retry holds no slot.
 
 A call that no attempt brings through is a matter of its prompt only if the server answers others of its form: after
 that, and once more after it was refused again. Else it is the server's, and ends everything.

@@ -62,7 +62,7 @@ class ServedModel:
 
 
 def read_served(text: str, usual: ServedModel | None) -> ServedModel:
-    """Read `URL#MODEL`; what the text leaves out is taken from `usual`. Raises `InvalidInput` for other texts."""
+    """Read `URL#MODEL`; the other settings are those of `usual`, if given. Raises `InvalidInput` for other texts."""
     check_server_url(text, "--filter-model")
     url, _, model = text.partition("#")
     if "://" not in url or not model:

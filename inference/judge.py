@@ -1,8 +1,8 @@
 """A model as judge of answers (R-Search, section 3.4: a score in [0, 1] for facts and explanations).
 
 A judge's verdict is a number that `rewards` takes as an input. It is asked through the one client for models, so the
-ledger remembers it and the same answer is never judged twice. `JudgeDesk` is the judge for whoever scores: trainers and
-frameworks call rewards on event loops and threads of their own.
+ledger remembers it and the same answer is never judged twice. `JudgeDesk` is the judge for all callers that score:
+trainers and frameworks call rewards on event loops and threads of their own.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ class ThoughtReader:
         self._plain = 0
 
     def read(self, request: Request, reply: Reply) -> Reply:
-        """The reply with its answer as `text` and its thoughts as `reasoning`; an agent's turn has its thought there
-        only where the model's thoughts are inline: as a server would deliver it that keeps them apart.
+        """Return the reply with its answer as `text` and its thoughts as `reasoning`. An agent's turn has its thought
+        in `reasoning` only where the model's thoughts are inline, as a server that separates them would deliver it.
 
         Of a model whose thoughts are said to come apart, a whole reply that seems to hold some raises `MalformedReply`:
         they would be taken for its answer. Once there are several, more than ordinary ones, it is the model's way and

@@ -1,4 +1,5 @@
-"""How many calls are sent, how fast, and to which server: adapts to what each server takes, and ends what stands still.
+"""Decides how many calls are sent, how fast, and to which server. It adapts to what each server takes, and ends a run
+that gets no replies.
 
 A call waits here, the most urgent first and among equals the oldest, until some server may have it: the one with the
 least in flight. A server that refuses for load (429, 503) is left alone as long as it asks, gets fewer calls at a time,

@@ -140,9 +140,11 @@ class LaunchConfig:
         if self.sequence_parallel != 1:
             raise InvalidInput(NO_SEQUENCE_PARALLEL, field="sequence_parallel")
         if self.vllm_nodes > 1:
-            raise InvalidInput("one node of vLLM servers is what the trainer speaks to", field="vllm_nodes")
+            raise InvalidInput(
+                f"expected 0 or 1, got {self.vllm_nodes}: the trainer uses one node of vLLM servers", field="vllm_nodes"
+            )
         if self.vllm_nodes and not self.base_model:
-            raise InvalidInput("vLLM has to be told which model to serve", field="base_model")
+            raise InvalidInput("is empty: name the model that the vLLM servers of vllm_nodes serve", field="base_model")
         if not re.fullmatch(r"\d+:[0-5]\d:[0-5]\d", self.time):
             raise InvalidInput(f"{self.time!r}: expected hours:minutes:seconds", field="time")
         for name in ("name", "partition", "account"):

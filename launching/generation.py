@@ -85,10 +85,12 @@ def render_run(run: RunToLaunch, cluster: Cluster, config: LaunchConfig, folder:
 def _check(run: RunToLaunch, config: LaunchConfig) -> None:
     taken = [word for word in run.command if word.partition("=")[0] in _OURS]
     if taken:
-        raise InvalidInput("says where the run works, as the launch does: leave it out", field=taken[0])
+        raise InvalidInput("the launch itself decides where the run works: leave it out", field=taken[0])
     servers = config.generation.servers
     if servers and run.is_named:
-        raise InvalidInput("starts servers, and --model names one: say 0, or leave --model out", field=_OF_SERVERS)
+        raise InvalidInput(
+            f"is {servers}, but --model names a running server: set it to 0, or leave --model out", field=_OF_SERVERS
+        )
     if servers and run.server is None:
         raise InvalidInput(f"preset {run.preset} has no section 'server' that says how they run", field=_OF_SERVERS)
     if not servers and (not run.model or run.model == "embedded"):
@@ -97,7 +99,8 @@ def _check(run: RunToLaunch, config: LaunchConfig) -> None:
         )
     if run.ledger and config.generation.ledger == FILE:
         raise InvalidInput(
-            f"preset {run.preset} names a PostgreSQL, which would hold: say its URL here", field="generation.ledger"
+            f"is file, but preset {run.preset} names a PostgreSQL, which would be used: give its URL here",
+            field="generation.ledger",
         )
 
 
@@ -112,7 +115,10 @@ def _slurm(run: RunToLaunch, config: LaunchConfig, folder: str, workdir: str) ->
     per_node = math.ceil(wanted.servers / wanted.nodes)
     devices = run.server.tensor_parallel_size if run.server and wanted.servers and not config.use_cpu else 0
     if per_node > _MOST_SERVERS_PER_NODE:
-        raise InvalidInput(f"at most {_MOST_SERVERS_PER_NODE} on a host", field=_OF_SERVERS)
+        raise InvalidInput(
+            f"expected at most {_MOST_SERVERS_PER_NODE} servers on a host, got {per_node}: take fewer, or more nodes",
+            field=_OF_SERVERS,
+        )
     if per_node * devices > config.devices_per_node:
         raise InvalidInput(
             f"{wanted.servers} of {devices} devices do not fit on {wanted.nodes} hosts of {config.devices_per_node}",
@@ -154,7 +160,9 @@ def _kubernetes(run: RunToLaunch, config: LaunchConfig) -> str:
     check_pods(run.out, config)
     wanted = config.generation
     if wanted.ledger == FILE:
-        raise InvalidInput("SQLite is for one host, and pods are on many: say start", field="generation.ledger")
+        raise InvalidInput(
+            "SQLite works on one host only, and pods run on several: set it to start", field="generation.ledger"
+        )
     if wanted.ledger == START and not config.secret:
         raise InvalidInput(
             "PostgreSQL wants a password: name a Secret with TRAILFORGE_LEDGER_PASSWORD (docs/cluster.md)",

@@ -1,4 +1,4 @@
-"""Which rollout of a plan comes next: the plan as a whole, sampled again, or one step of a rollout, varied.
+"""Chooses which rollout of a plan comes next: the plan as a whole, sampled again, or one step of a rollout, varied.
 
 A sampled rollout keeps nothing: each answer is the model's, drawn again, and one query may be in other words, which are
 searched whatever they find. So its errors are those that an agent makes.

@@ -20,7 +20,7 @@ all."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedRows:
-    """How many rows of each kind are enough; only rows that pass the filters count."""
+    """Number of rows of each kind that are enough; only rows that pass the filters count."""
 
     correct: int = 1
     retrieval: int = 1

@@ -1,6 +1,6 @@
 """One execution of a plan: search and answer every sub-question in topological order (MSearcher, section 3.1.3).
 
-A plan is rolled out more than once, and must be able to come out differently. What varies is the search's to say
+A plan is rolled out more than once, and must be able to come out differently. The search decides what varies
 (`contrasts.Variation`): one step's query put in other words, one step's answer drawn again, or every answer. Steps of
 the base rollout that do not rest on the varied one are kept; the others go on from its new answer.
 """

@@ -104,7 +104,7 @@ class Tree:
             yield node
 
     def backpropagate(self, node: TreeNode, reward: float) -> None:
-        """N <- N + 1 and V <- running mean, up to the root (MSearcher, Eq. 3)."""
+        """Update N <- N + 1 and V <- running mean, up to the root (MSearcher, Eq. 3)."""
         node.own_rollouts += 1
         for ancestor in self.path_to_root(node):
             ancestor.visits += 1

@@ -1,4 +1,4 @@
-"""What every retriever is, and how long one is waited for."""
+"""The interface of every retriever, with waiting, repeating and remembering of searches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Remembered(Generic[K, T]):
-    """What was found before, up to so many bytes: what was longest not asked for goes first. Use it on one loop."""
+    """A memory of results, up to a number of bytes: what was longest not asked for is removed first. Use it on one
+    event loop."""
 
     def __init__(self, most: int) -> None:
         """`most`: bytes; 0 remembers nothing."""
@@ -33,14 +34,15 @@ class Remembered(Generic[K, T]):
         return len(self._found)
 
     def get(self, asked: K) -> T | None:
-        """What was found; None where nothing is remembered."""
+        """Return the remembered result; None where there is none."""
         if (kept := self._found.get(asked)) is None:
             return None
         self._found.move_to_end(asked)
         return kept[0]
 
     def keep(self, asked: K, found: T, size: int) -> None:
-        """`size`: of both, in bytes. What alone is larger than all may be is not kept."""
+        """Remember a result. `size`: of query and result together, in bytes. One that is larger than the whole memory
+        is not kept."""
         if asked in self._found:
             self.bytes -= self._found.pop(asked)[1]
         if size > self._most:
@@ -59,12 +61,13 @@ class Retriever(Protocol):
     """
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """The best `k` passages, best first; fewer when there are not that many."""
+        """Return the best `k` passages, best first; fewer when there are not that many."""
         ...
 
 
 class LazyRetriever:
-    """Opens another retriever when it is first needed, so that what needs none yet does not wait for its embedding."""
+    """Opens another retriever when it is first needed, so that work which does not need it yet does not wait for its
+    embedding."""
 
     def __init__(self, opening: Callable[[], Awaitable[Retriever]]) -> None:
         self._opening = opening
@@ -72,11 +75,11 @@ class LazyRetriever:
         self._lock = asyncio.Lock()
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """As `Retriever.retrieve`; raises as `open`."""
+        """Return the best `k` passages, as `Retriever.retrieve`; raises as `open`."""
         return await (await self.open()).retrieve(query, k)
 
     async def open(self) -> Retriever:
-        """What is opened, now if it is not yet; raises what the opening raises, again each time."""
+        """Return the opened retriever, opening it if necessary. An error of opening is raised again at each call."""
         async with self._lock:
             if self._opened is None:
                 self._opened = await self._opening()
@@ -84,7 +87,7 @@ class LazyRetriever:
 
 
 class Passing(Exception):
-    """An attempt that failed where another may not. `wait_s`: what the server asks for."""
+    """A search failed in a way that may pass. `wait_s`: seconds that the server asks to wait."""
 
     def __init__(self, why: str, wait_s: float | None = None, *, is_unreachable: bool = False) -> None:
         """`is_unreachable`: there was no connection."""
@@ -94,13 +97,14 @@ class Passing(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPatience:
-    """How long a search is waited for, and how often it is tried."""
+    """How long to wait for a search, and how often to try it."""
 
     timeout_s: float = 30.0
-    """Of one attempt. A server's client sends its request again within it."""
+    """Seconds allowed for one attempt. A server's client sends its request again within this time."""
     attempts: int = 3
     backoff_s: float = 0.5
-    """Before the second attempt; doubles each time. Of each pause a random part, half at least, is waited."""
+    """Seconds before the second attempt, doubled before each further one. A random part of each pause, at least half,
+    is waited."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for numbers with which nothing is ever found."""
@@ -109,9 +113,9 @@ class SearchPatience:
                 raise InvalidInput("has to be above 0", field=name)
 
     async def wait_for(self, search: Callable[[], Awaitable[T]]) -> T:
-        """What a search finds. Raises `SearchFailed` when all attempts fail or hang.
+        """Return the result of a search. Raises `SearchFailed` when all attempts fail or hang.
 
-        What a person has to mend (`InvalidInput`) and a cap that is reached pass at once.
+        Errors that a user must mend (`InvalidInput`) and a cap that is reached are raised at once.
         """
         problem = ""
         for attempt in range(self.attempts):
@@ -132,26 +136,27 @@ class SearchPatience:
 
 @dataclass(frozen=True, slots=True)
 class PatientRetriever:
-    """Another retriever, waited for so long."""
+    """A retriever that waits for another one, and repeats failed searches."""
 
     retriever: Retriever
     patience: SearchPatience
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """As `Retriever.retrieve`; raises as `SearchPatience.wait_for`. To be opened takes its own time."""
+        """Return the best `k` passages, as `Retriever.retrieve`; raises as `SearchPatience.wait_for`. Time to open the
+        retriever is not limited."""
         if isinstance(self.retriever, LazyRetriever):
             await self.retriever.open()
         return await self.patience.wait_for(lambda: self.retriever.retrieve(query, k))
 
 
 class FailureCount:
-    """How many searches failed one after the other, of all episodes of a process."""
+    """Number of searches that failed one after the other, over all episodes of a process."""
 
     def __init__(self) -> None:
         self._lock, self._failures = threading.Lock(), 0
 
     def add(self, problem: str) -> None:
-        """Count one. Raises `SearchFailed` when there are too many."""
+        """Count a failed search. Raises `SearchFailed` when there are too many."""
         with self._lock:
             self._failures += 1
             failures = self._failures
@@ -159,6 +164,6 @@ class FailureCount:
             raise SearchFailed(f"{failures} searches failed one after the other; the last one: {problem}")
 
     def clear(self) -> None:
-        """One has not failed."""
+        """Reset the count after a search that succeeded."""
         with self._lock:
             self._failures = 0

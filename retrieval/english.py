@@ -1,7 +1,7 @@
-"""English by lists: prepositions, months and dates, and forms of verbs.
+"""Lists of English words: prepositions, months and dates, and forms of verbs.
 
-The verbs are enough of them that news and abstracts yield questions. What is not among them is left alone: a question
-that is not asked costs nothing, a wrong form does.
+The verbs are numerous enough that news and abstracts yield questions. Other verbs are left alone: a question that is
+not asked costs nothing, a wrong form does.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ PREPOSITIONS = (
     "in on at from to for by with about near under after before during into over through against around within "
     "along of as since until above below between beside off behind towards"
 ).split()
-"""After these a noun phrase stands."""
+"""Prepositions that a noun phrase follows."""
 WIDE_PREPOSITIONS = (
     "of in on at from to for by with about near under after before during into between over through against around "
     "within along across besides behind beside outside as like since until via out up off down than alongside past"
 ).split()
-"""With those that a question may end on, or that join its parts."""
+"""Prepositions, with those that a question may end on or that join its parts."""
 
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 DATE = rf"(?:\d{{1,2}} (?:{MONTHS})(?: \d{{4}})?|(?:{MONTHS}) \d{{1,2}}(?:, \d{{4}})?|(?:{MONTHS}) \d{{4}})(?!\w)"
 """A pattern for a date, with or without its year."""
 
 AUXILIARIES = frozenset("is are was were has have had can could will would may might must should".split())
-"""These change places with the subject in a question; so does to be as a main verb."""
+"""Auxiliary verbs, which change places with the subject in a question; so does to be as a main verb."""
 
 _IRREGULAR = """
 arise arose arisen|bear bore borne|beat beat beaten|become became become|begin began begun|bend bent bent|bind bound
@@ -91,20 +91,21 @@ def _third(verb: str) -> str:
 _FORMS = [row.split() for row in " ".join(_IRREGULAR.split()).split("|")]
 
 PARTICIPLES = frozenset({*(part for _, _, part in _FORMS), *(_past(verb) for verb in _REGULAR.split())})
-"""After to be or to have."""
+"""Participles that can follow to be or to have."""
 PAST = {past: base for base, past, _ in _FORMS} | {_past(verb): verb for verb in _REGULAR.split()}
-"""Past form -> base."""
+"""Base form of each past form."""
 THIRD = {_third(verb): verb for verb in (*(base for base, _, _ in _FORMS), *_REGULAR.split())}
-"""Third person of the present -> base. Many are plural nouns too."""
+"""Base form of each third person of the present. Many of these forms are plural nouns, too."""
 
 
 def is_finite(word: str) -> bool:
-    """Can it be the verb of a main clause?"""
+    """Tell whether a word can be the verb of a main clause."""
     return word in AUXILIARIES or word in PAST or word in THIRD
 
 
 def inverted(verb: str) -> tuple[str, str]:
-    """What stands before and after the subject in a question: `was` -> (`was`, ``), `opened` -> (`did`, `open`)."""
+    """Return what stands before and after the subject in a question: `was` -> (`was`, ``), `opened` -> (`did`,
+    `open`)."""
     if verb in AUXILIARIES:
         return verb, ""
     return ("did", PAST[verb]) if verb in PAST else ("does", THIRD[verb])

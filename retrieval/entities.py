@@ -2,7 +2,7 @@
 
 A name is a run of words with capitals that is no ordinary word. Which words are ordinary, the texts themselves say: one
 that they write more often without a capital than with one. So it needs no model, and headlines in title case, sentence
-starts and terms that a paper writes with capitals once are told from names.
+starts and terms that a paper writes with capitals once are distinguished from names.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ class Name(NamedTuple):
     """A named entity of a document."""
 
     key: str
-    """Case-folded, without possessive: equal for the same name."""
+    """Key of the name: case-folded, without possessive, and equal for the same name."""
     text: str
-    """As it is first written."""
+    """The name as it is first written."""
     count: int
-    """How often it stands in title and text."""
+    """Number of times that the name occurs in title and text."""
     is_in_title: bool
     in_lists: int = 0
-    """How often of these it stands in a list of names, as of those who sign a letter."""
+    """Number of these occurrences that are in a list of names, such as that of a letter's signers."""
 
     def joined(self, other: Name) -> Name:
-        """One of two names of a document that are the same, under this one's key."""
+        """Merge two names of a document that are the same, under this one's key."""
         return Name(
             self.key,
             max(self.text, other.text, key=len),
@@ -84,14 +84,15 @@ class Name(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CaseCounts:
-    """In how many texts words and pairs of words stand with and without capitals. Counts of parts add up."""
+    """Number of texts in which words and pairs of words occur with and without capitals. Counts of parts can be
+    added."""
 
     plain: Counter[str]
     capital: Counter[str]
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> CaseCounts:
-        """Of running text: the first word of a sentence counts for neither."""
+        """Count over running texts; the first word of a sentence counts neither way."""
         counts = cls(Counter(), Counter())
         for text in texts:
             plain, capital = set[str](), set[str]()
@@ -120,7 +121,7 @@ class CaseCounts:
         return counts
 
     def is_ordinary(self, key: str) -> bool:
-        """A word of the language, though it may be written with a capital."""
+        """Tell whether a key is an ordinary word of the language, though it may be written with a capital."""
         if key in COMMON_WORDS or key in _NO_NAMES or 2 * self.plain[key] > self.capital[key]:
             return True
         explained, as_name = self.plain[f"({key})"], self.capital[f"({key})"]
@@ -131,9 +132,10 @@ class CaseCounts:
         return many >= _FEWEST_PLURALS and 4 * many > self.capital[key]
 
     def is_field_word(self, name: str) -> bool:
-        """A name that says of what kind something is: all its parts are ordinary words or a field's abbreviations.
+        """Tell whether a name only says of what kind something is: all its parts are ordinary words or a field's
+        abbreviations.
 
-        Such are `GUI`, as most texts say `GUI agents`; LMM, as many say `LMMs`; and `LLM-Based`.
+        Examples are `GUI`, since most texts say `GUI agents`; LMM, since many say `LMMs`; and `LLM-Based`.
         """
         parts = re.split(r"[\s-]+", name)
         return all(part.isalpha() and (self.is_ordinary(_key(part)) or self._is_of_field(part)) for part in parts)
@@ -156,7 +158,8 @@ class _Token(NamedTuple):
 
 
 def names_of(title: str, text: str, counts: CaseCounts) -> list[Name]:
-    """The named entities of a document, each once, in the order in which they come. `counts`: of texts like it."""
+    """Return the named entities of a document, each once, in order of appearance. `counts`: over texts of the same
+    sort."""
     found: dict[str, Name] = {}
     sentences = [list(_names(sentence, counts, is_heading=False)) for sentence in split_sentences(text)]
     known = frozenset(_key(name) for names in sentences for name in names)
@@ -171,10 +174,11 @@ def names_of(title: str, text: str, counts: CaseCounts) -> list[Name]:
 
 
 def merge_short_names(documents: Sequence[Sequence[Name]]) -> list[list[Name]]:
-    """The names of documents, a last name made the full name: one of its document's, else the most frequent.
+    """Return the names of documents, with a last name replaced by the full name: that of its document, else the most
+    frequent one.
 
-    Only where the full name stands in at least half as many documents as the last name alone: "Swift" is made "Taylor
-    Swift", but not "COVID-19" the "VA COVID-19" of a single text.
+    This needs the full name to be in at least half as many documents as the last name alone: "Swift" becomes "Taylor
+    Swift", but "COVID-19" does not become the "VA COVID-19" of a single text.
     """
     frequencies = document_frequencies(documents)
     usual: dict[str, str] = {}
@@ -191,12 +195,12 @@ def merge_short_names(documents: Sequence[Sequence[Name]]) -> list[list[Name]]:
 
 
 def document_frequencies(names: Iterable[Iterable[Name]]) -> Counter[str]:
-    """In how many documents each name stands; counters of parts add up."""
+    """Count in how many documents each name occurs; counters of parts can be added."""
     return Counter(key for each in names for key in {name.key for name in each})
 
 
 def rarity(key: str, frequencies: Mapping[str, int], documents: int) -> float:
-    """How much it says that two documents share this name: ln(documents / its document frequency)."""
+    """Return how significant it is that two documents share this name: ln(documents / its document frequency)."""
     return math.log(documents / max(frequencies.get(key, 1), 1))
 
 

@@ -1,6 +1,7 @@
-"""Whole papers as readers look at them: their sections told by their headings, and what is shown where space is short.
+"""Shortens scientific papers for readers: finds their sections by their headings, and selects what is shown where space
+is short.
 
-Who asks about a paper needs its abstract, what it sets out to do, what it measured and what it concludes; the first
+A reader with a question about a paper needs its abstract, its aims, its measurements and its conclusions; the first
 thousand words are all introduction and related work, and hold none of the figures.
 """
 
@@ -16,7 +17,7 @@ from trailforge.retrieval.sentences import split_sentences
 
 PaperPart = Literal["abstract", "introduction", "results", "conclusion", "end", "other"]
 CUT = "[…]"
-"""Where something of a document that is shown is left out."""
+"""Mark for parts of a document that are left out."""
 
 _SHARES: dict[PaperPart, float] = {"abstract": 0.25, "introduction": 0.25, "results": 0.35, "conclusion": 0.15}
 """Of what is shown; what one part does not need goes to the others, and what is left after them to the rest of the
@@ -54,18 +55,19 @@ class _Section:
 
 
 def is_paper_heading(line: str) -> bool:
-    """Whether a line is a heading that papers of all kinds have, as "1 Introduction": no line of a site."""
+    """Tell whether a line is a heading that papers of all kinds have, such as "1 Introduction", and not a line of a web
+    page."""
     return len(line) <= _LONGEST_HEADING and _known_part(line) is not None
 
 
 def looks_like_paper(text: str) -> bool:
-    """Whether a text has the headings of a paper: an abstract or references, and two more of its usual parts."""
+    """Tell whether a text has the headings of a paper: an abstract or references, and two more of its usual parts."""
     found = {_known_part(line) for line in text.splitlines() if len(line) <= _LONGEST_HEADING} - {None}
     return len(found) >= _FEWEST_PARTS and bool(found & {"abstract", "end"})
 
 
 def cut_text(text: str, longest: int) -> str:
-    """A text up to the last sentence that ends within so many characters, with a mark where there was more.
+    """Cut a text after the last sentence that ends within this number of characters, with a mark where there was more.
 
     Within the first sentence it is cut at a word.
     """
@@ -77,7 +79,8 @@ def cut_text(text: str, longest: int) -> str:
 
 
 def cut_paper(text: str, longest: int) -> str:
-    """Of a paper what a reader needs in so many characters: abstract, introduction, results, captions, conclusion.
+    """Return what a reader needs of a paper in this number of characters: abstract, introduction, results, captions,
+    conclusion.
 
     Each is begun and cut after a sentence, all stand in the paper's order, and a mark stands where something is left
     out, acknowledgements and references always. A paper that names none of these parts is cut as any other text.

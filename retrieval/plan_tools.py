@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 Tools = Mapping[str, Retriever]
-"""By the name that a plan gives."""
+"""Retrievers by the tool name that a plan uses."""
 
 _KINDS: dict[str, tuple[SourceKind, ...]] = {
     "News": ("news",),
@@ -35,15 +35,15 @@ _KINDS: dict[str, tuple[SourceKind, ...]] = {
 }
 _SPARE = 4
 NOT_OF_PLANS = ("web_provider", "web_url", "web_pages")
-"""Settings of searches of the web that plans do not make."""
+"""Settings of web searches that plans do not use."""
 
 
 def check_tools(config: RetrieverConfig) -> None:
-    """Whether tools can be opened, as far as can be said without loading anything.
+    """Check that the tools can be opened, as far as that is possible without loading anything.
 
-    The kind has to be said, and a server cannot be it, which does not tell documents apart. Raises `InvalidInput` for
-    another, for options that want a model, for settings that no plan reads, and when a key is not set, and
-    `RetrievalError` for a missing package.
+    The configuration must name a kind. It cannot be a server, which does not tell documents' kinds apart. Raises
+    `InvalidInput` for another kind, for options that need a model, for settings that no plan uses, and for a missing
+    API key, and `RetrievalError` for a missing package.
     """
     for name in NOT_OF_PLANS:
         if getattr(config, name):
@@ -58,7 +58,7 @@ def check_tools(config: RetrieverConfig) -> None:
 
 
 def open_tools(config: RetrieverConfig, documents: Sequence[SourceDocument]) -> Tools:
-    """The tools as configured; `documents` are not looked at for the kind `web`.
+    """Open the configured tools; `documents` are ignored for the kind `web`.
 
     Raises as `check_tools`, and `RetrievalError` for a missing model.
     """
@@ -67,7 +67,7 @@ def open_tools(config: RetrieverConfig, documents: Sequence[SourceDocument]) -> 
 
 
 def web_tools(config: RetrieverConfig) -> Tools:
-    """Live sources. Raises `InvalidInput` that names the environment variable of the key that is not set."""
+    """Open the tools for live sources. Raises `InvalidInput` that names the environment variable of a missing key."""
     from trailforge.retrieval.web.http import HttpConfig
     from trailforge.retrieval.web.tools import arxiv_tool, news_tool, serper_tools
 
@@ -80,7 +80,8 @@ def web_tools(config: RetrieverConfig) -> Tools:
 
 
 def check_web_keys(config: RetrieverConfig) -> None:
-    """Raises `InvalidInput` that names the variable of a key that the web's tools want and that is not set."""
+    """Raise `InvalidInput` that names the environment variable of a key that the web's tools need and that is not
+    set."""
     from trailforge.retrieval.web.http import key_from
     from trailforge.retrieval.web.providers import GNEWS_KEY, SERPER_KEY
 
@@ -93,9 +94,9 @@ def check_web_keys(config: RetrieverConfig) -> None:
 
 
 def local_tools(documents: Sequence[SourceDocument], config: RetrieverConfig, encoder: Encoder | None = None) -> Tools:
-    """Tools over these documents, by a back end. Each is indexed by its first search.
+    """Open tools over these documents, by a back end. Each is indexed by its first search.
 
-    `encoder`: the one of the configuration, where it is open already. A tool without documents finds nothing.
+    `encoder`: the configured one, where it is open already. A tool without documents finds nothing.
     """
     corpus = _Corpus(documents, config, encoder or open_encoder(config, config.kind))
     return {name: LazyRetriever(lambda kinds=kinds: corpus.over(kinds)) for name, kinds in _KINDS.items()}
@@ -163,14 +164,14 @@ def _cut(documents: Sequence[SourceDocument], longest: int) -> list[_Piece]:
 
 
 class BestPassages:
-    """A retriever over documents by way of one over their passages."""
+    """A retriever over documents that searches their passages."""
 
     def __init__(self, passages: Retriever, home_of: Mapping[str, SourceDocument]) -> None:
         """`home_of`: id of each passage -> its document."""
         self._passages, self._home_of = passages, home_of
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """The best passage of each of the best `k` documents, under the document's id and behind its date.
+        """Return the best passage of each of the best `k` documents, under the document's id and behind its date.
 
         A passage without a positive score has nothing in common with the query, and is not found.
         """

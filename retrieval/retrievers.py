@@ -1,7 +1,7 @@
-"""Which retriever is asked for, and how it searches: a back end by its name, a server by its URL, or live pages.
+"""The configuration of a retriever: a back end by its name, a server by its URL, or live web pages.
 
-One configuration for data sets, evaluation, training and commands; `scope.open_retrieval` opens it over what is
-searched, and `plan_tools.open_tools` opens the tools of agents that plan.
+Data sets, evaluation, training and commands share it; `scope.open_retrieval` opens it over what is searched, and
+`plan_tools.open_tools` opens the tools of agents that plan.
 """
 
 from __future__ import annotations
@@ -34,52 +34,55 @@ C = TypeVar("C", bound="RetrieverConfig")
 Result = TypeVar("Result")
 
 WEB = "web"
-"""In place of a back end: live pages."""
+"""Kind of a retriever that searches live web pages instead of a back end."""
 WEB_KEY = "set its environment variable (TAVILY_API_KEY …) instead"
-"""The mend for an address of its search with a key in it."""
+"""How to mend a web search address that holds a key."""
 LONGEST_WEB_PASSAGE = 100
-"""Words: eight searches of two passages then fit what R-Search's training preset gives a plan's results."""
+"""Largest number of words of a web passage: eight searches of two passages then fit what R-Search's training preset
+gives a plan's results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrieverConfig:
-    """Which retriever, with which encoder, and how live pages are searched.
+    """Settings of a retriever: its kind, its encoder, and the search of live pages.
 
     Agents that plan search by `web_news` and `longest_passage`, the others by `web_provider`, `web_url` and
     `web_pages`.
     """
 
     kind: str = ""
-    """The name of a back end (`retrieval.backends.BACKENDS`); `web`: live pages; or the URL of a server
-    (`trailforge serve-search`). Empty: that of the index which is searched."""
+    """Name of a back end (`retrieval.backends.BACKENDS`); `web`: live pages; or the URL of a server (`trailforge
+    serve-search`). Empty: that of the index which is searched."""
     options: dict[str, Any] = field(default_factory=dict, hash=False)
-    """Numbers of the back end other than its own, by the names that its configuration has for them."""
+    """Settings of the back end that differ from its defaults, by their names in its configuration."""
     encoder: str = ""
-    """For back ends that need one: `minilm`, any sentence-transformers name or path, or a server's, `URL#MODEL`. Empty:
-    that of the index which is searched; where none is, `minilm`."""
+    """Encoder, for back ends that need one: `minilm`, any sentence-transformers name or path, or a server's,
+    `URL#MODEL`. Empty: that of the index which is searched; where none is, `minilm`."""
     device: str = "cpu"
-    """Of the encoder: `cpu`, `cuda`, `cuda:1`; `auto`: all GPUs there are; several with commas between them. Another
-    one changes the last bits of its vectors, no more."""
+    """Device of the encoder: `cpu`, `cuda`, `cuda:1`; `auto`: all GPUs of the machine; several are separated by commas.
+    Another device changes only the last bits of the vectors."""
     query_prefix: str = ""
-    """What the encoder wants before a query, e.g. `query: ` for e5. Empty: what the index says, if one is searched."""
+    """Text that the encoder needs before a query, e.g. `query: ` for e5. Empty: that of the index, if one is
+    searched."""
     passage_prefix: str = ""
-    """What the encoder wants before a passage, e.g. `passage: ` for e5. Empty: as above."""
+    """Text that the encoder needs before a passage, e.g. `passage: ` for e5. Empty: that of the index, if one is
+    searched."""
     web_interval_s: float = 1.0
-    """For `web`: between the beginnings of two requests to a search. arXiv is asked every three seconds."""
+    """Seconds between the beginnings of two requests to a web search. arXiv is asked every three seconds."""
     longest_web_passage: int = LONGEST_WEB_PASSAGE
-    """For `web`: words, at the end of a sentence."""
+    """Largest number of words of a web passage, which ends with a sentence."""
     web_provider: str = ""
-    """For `web`: who is asked, one of `web/search_apis.yaml` (tavily, serper, zhipu, searxng) or the path of a YAML
+    """Provider of web searches: one of `web/search_apis.yaml` (tavily, serper, zhipu, searxng) or the path of a YAML
     file with the same fields. Empty: Tavily."""
     web_url: str = ""
-    """For `web`: another address than the provider's own, which takes and gives the same."""
+    """Address of the web search in place of the provider's own, with the same interface."""
     web_pages: int = 0
-    """For `web`: of how many of the pages of a search the text is read, as MSearcher's tool does; 0: what the search
-    says of them is all."""
+    """Number of pages of a web search whose text is read, as MSearcher's tool does; 0: only what the search says of
+    them is used."""
     web_news: Literal["gnews", "serper"] = "gnews"
-    """For `web`: where a plan's News looks first. `serper`: Google News alone, which needs no second key."""
+    """Source in which a plan's News looks first, for `web`. `serper`: Google News alone, which needs no second key."""
     longest_passage: int = LONGEST_PASSAGE
-    """Words of the passages that a plan's back end cuts documents into."""
+    """Largest number of words of the passages into which a plan's back end cuts documents."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for a kind that is none, for options that its back end does not have, and for
@@ -97,41 +100,42 @@ class RetrieverConfig:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the kind alone says what is searched: live pages, or what a server has."""
+        """Tell whether the kind alone says what is searched: live pages, or what a server has."""
         return self.kind == WEB or is_address(self.kind)
 
     @property
     def server(self) -> str:
-        """The URL of the server that is searched; empty where none is."""
+        """Return the URL of the server that is searched; empty where none is."""
         return self.kind if is_address(self.kind) else ""
 
     @property
     def known_hash(self) -> str:
-        """SHA-256 of what the corpus has to hold; empty where that is not known."""
+        """Return the SHA-256 that the corpus must have; empty where that is not known."""
         return ""
 
     def find_corpus(self) -> Path | None:
-        """The index or the file of passages that this names; None where it names none."""
+        """Return the index or file of passages that this configuration names; None where it names none."""
         return None
 
     def numbers(self, backend: str) -> Any:
-        """The configuration of a back end with these options. Raises as `Backend.read_numbers`."""
+        """Return the configuration of a back end with these options. Raises as `Backend.read_numbers`."""
         try:
             return load_backend(backend).read_numbers(self.options)
         except InvalidInput as error:
             raise InvalidInput(error.problem, field=f"options.{error.field}") from None
 
     def encoder_of(self, backend: str) -> str | None:
-        """Name of the encoder for a back end; None when it needs none."""
+        """Return the name of the encoder for a back end; None when it needs none."""
         return (self.encoder or PACKAGED) if load_backend(backend).needs_encoder else None
 
     def packages_over(self, backend: str) -> tuple[str, ...]:
-        """Modules of extras that a back end and its encoder import. Raises as `numbers`."""
+        """Return the modules of extras that a back end and its encoder import. Raises as `numbers`."""
         of_encoder = encoder_packages(name) if (name := self.encoder_of(backend)) is not None else ()
         return (*of_encoder, *backend_packages(backend, self.numbers(backend)))
 
     def of_kind(self: C, kind: str | None) -> C:
-        """With this kind, where one is asked for; options of another back end are not its own."""
+        """Return this configuration with another kind, where one is given; options of a different back end are
+        dropped."""
         if kind is None or kind == self.kind:
             return self
         return replace(self, kind=kind, options={})
@@ -139,9 +143,9 @@ class RetrieverConfig:
     def with_encoder(
         self: C, encoder: str | None = None, query_prefix: str | None = None, passage_prefix: str | None = None
     ) -> C:
-        """With what is said of the encoder; None stands for nothing said.
+        """Return this configuration with these settings of the encoder; None leaves a setting as it is.
 
-        The prefixes of this configuration are its own encoder's: of another one they are not taken over.
+        The prefixes of this configuration belong to its own encoder: another one does not take them over.
         """
         said = {"encoder": encoder, "query_prefix": query_prefix, "passage_prefix": passage_prefix}
         given = {name: text for name, text in said.items() if text is not None}
@@ -150,7 +154,7 @@ class RetrieverConfig:
         return replace(self, **usual | given)
 
     def refuse_encoder(self, *said: str | None) -> None:
-        """Raises `InvalidInput` where something is said of an encoder and this kind of retriever uses none."""
+        """Raise `InvalidInput` when an encoder is configured and this kind of retriever uses none."""
         if all(text is None for text in said) or not self.kind:
             return
         if self.is_remote or not load_backend(self.kind).needs_encoder:
@@ -159,16 +163,16 @@ class RetrieverConfig:
 
 
 def without_usual(content: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """A configuration's content without those of these settings that are as usual.
+    """Return a configuration's content without those of these settings that have their default.
 
-    They joined the configuration later: what decides the rows of a run that does not say them stays the same.
+    They joined the configuration later: leaving them out keeps the hash of a run that does not set them.
     """
     usual = {each.name: each.default for each in fields(RetrieverConfig)}
     return {name: value for name, value in content.items() if name not in names or value != usual[name]}
 
 
 def check_kind(kind: str) -> None:
-    """Raises `InvalidInput` for what is neither a back end, nor the web, nor a server's URL without a key."""
+    """Raise `InvalidInput` for a kind that is neither a back end, nor the web, nor a server's URL without a key."""
     check_server_url(kind, "kind", NO_KEY)
     if not (kind in (*BACKENDS, WEB) or is_address(kind)):
         known = ", ".join((*BACKENDS, WEB))
@@ -176,7 +180,8 @@ def check_kind(kind: str) -> None:
 
 
 def open_encoder(config: RetrieverConfig, backend: str) -> Encoder | None:
-    """The encoder that a back end wants; None where it wants none. Raises `RetrievalError` for one that is missing."""
+    """Open the encoder that a back end needs; None where it needs none. Raises `RetrievalError` for one that is
+    missing."""
     if (name := config.encoder_of(backend)) is None:
         return None
     prefixes = {"query_prefix": config.query_prefix, "passage_prefix": config.passage_prefix}
@@ -184,9 +189,9 @@ def open_encoder(config: RetrieverConfig, backend: str) -> Encoder | None:
 
 
 def check_in_memory(config: RetrieverConfig, backend: str) -> None:
-    """Whether documents can be searched by a back end without an index that was built before. Loads no encoder.
+    """Check that documents can be searched by a back end without a prebuilt index. Loads no encoder.
 
-    Raises `InvalidInput` for options that want a model, and `RetrievalError` for missing packages.
+    Raises `InvalidInput` for options that need a model, and `RetrievalError` for missing packages.
     """
     declared = load_backend(backend)
     if declared.asks_model(config.numbers(backend)):
@@ -207,7 +212,7 @@ async def build_over(
     encoder: Encoder | None,
     shards: ShardMap = map_here,
 ) -> Retriever:
-    """A back end over documents, in memory, of a configuration that `check_in_memory` lets pass.
+    """Build a back end over documents in memory, from a configuration that passes `check_in_memory`.
 
     `encoder`: as `open_encoder` opens it.
     """
@@ -216,6 +221,7 @@ async def build_over(
 
 
 def run_apart(work: Coroutine[Any, Any, Result]) -> Result:
-    """What a coroutine gives, run to its end in a thread with a loop of its own: this one's loop may be running."""
+    """Run a coroutine to its end in a thread with a loop of its own, and return its result: the caller's loop may be
+    running."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, work).result()

@@ -1,4 +1,4 @@
-"""How is searched, and where: each question's own paragraphs, or one corpus, a server or the web for all."""
+"""The configuration of how and where to search: own paragraphs of each question, one corpus, a server or the web."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ _USUAL = "dense"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalConfig(RetrieverConfig):
-    """How passages are found, and where. What is asked for is looked for by `check_retrieval`.
+    """How passages are found, and where. `check_retrieval` checks that everything named here exists.
 
-    Where no `kind` is said, and no index says one, it is `dense`.
+    Where neither the configuration nor an index names a `kind`, it is `dense`.
     """
 
     scope: Literal["question", "corpus"] = "question"
-    """Of the web and of a server that is no matter."""
+    """What is searched: each question's own paragraphs, or one corpus for all. The web and a server ignore it."""
     corpus_index: str | None = None
-    """For the scope `corpus`: the folder of an index (`trailforge index build`); a file of passages, which the back end
-    takes in when the run starts; or the URL of a server."""
+    """Corpus for the scope `corpus`: the folder of an index (`trailforge index build`); a file of passages, which the
+    back end indexes when the run starts; or the URL of a server."""
     corpus_hash: str = ""
-    """SHA-256 of what that holds: where it is does not decide the rows."""
+    """SHA-256 of the corpus' content, which decides the rows in place of its path."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` as `RetrieverConfig`, and for addresses that hold a key."""
@@ -72,7 +72,7 @@ class RetrievalConfig(RetrieverConfig):
 
     @property
     def server(self) -> str:
-        """The URL of the server that is searched, by kind or as the corpus; empty where none is."""
+        """Return the URL of the server that is searched, by kind or as the corpus; empty where none is."""
         if is_address(self.kind):
             return self.kind
         named = self.corpus_index if self.scope == "corpus" else None
@@ -80,13 +80,13 @@ class RetrievalConfig(RetrieverConfig):
 
     @property
     def known_hash(self) -> str:
-        """See `corpus_hash`."""
+        """Return the SHA-256 that the corpus must have; see `corpus_hash`."""
         return self.corpus_hash
 
     def find_corpus(self) -> Path | None:
-        """The corpus, where one is to be searched.
+        """Return the corpus, where one is to be searched.
 
-        Raises `InvalidInput` when nobody said which, and where it is not there.
+        Raises `InvalidInput` when none is named, and where it does not exist.
         """
         if self.scope != "corpus":
             return None
@@ -101,12 +101,12 @@ class RetrievalConfig(RetrieverConfig):
 
     @property
     def searches_paragraphs(self) -> bool:
-        """Whether each question's own paragraphs are what is searched."""
+        """Tell whether each question's own paragraphs are searched."""
         return self.scope == "question" and self.kind != WEB and not self.server
 
     @property
     def encoder_name(self) -> str | None:
-        """Of the encoder that is wanted; None when none is. Raises `RetrievalError` for an index that is damaged."""
+        """Return the name of the needed encoder; None when none is. Raises `RetrievalError` for a damaged index."""
         if self.kind == WEB or self.server:
             return None
         if self.scope == "corpus" and self.corpus_index and Path(self.corpus_index).is_dir():
@@ -116,7 +116,7 @@ class RetrievalConfig(RetrieverConfig):
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Modules of extras that a search imports. Raises as `encoder_name`."""
+        """Return the modules of extras that a search imports. Raises as `encoder_name`."""
         if self.kind == WEB or self.server:
             return ()
         if self.scope == "corpus" and self.corpus_index and Path(self.corpus_index).is_dir():
@@ -124,11 +124,11 @@ class RetrievalConfig(RetrieverConfig):
         return self.packages_over(self.kind or _USUAL)
 
     def over(self, documents: Path | None) -> RetrievalConfig:
-        """With this corpus, where one is given, in place of the questions' own paragraphs."""
+        """Return this configuration with this corpus, where one is given, in place of the questions' own paragraphs."""
         return self if documents is None else replace(self, scope="corpus", corpus_index=str(documents))
 
     def deciding(self) -> dict[str, Any]:
-        """What decides the rows: of what is known by its content not the place, and no device."""
+        """Return the settings that decide the rows: the hash of a known corpus and not its place, and no device."""
         content = without_usual(to_dict(self), _OF_PLANS)
         del content["device"]
         content["encoder"] = encoder_model(self.encoder)
@@ -140,7 +140,7 @@ class RetrievalConfig(RetrieverConfig):
 
 
 def index_packages(index: Path, encoder: str = "") -> tuple[str, ...]:
-    """Modules of extras that searching an index imports, with this encoder in place of its own where one is given.
+    """Return the modules of extras that searching an index imports, by this encoder instead of its own if one is given.
 
     Raises `RetrievalError` for a folder that holds no index, or a damaged one.
     """
@@ -172,7 +172,7 @@ class Retrieval:
         self.name = name or self.config.kind
 
     async def for_question(self, question: Question) -> Retriever:
-        """The retriever of a question. Raises `InvalidInput` when it has no paragraphs to search."""
+        """Return the retriever of a question. Raises `InvalidInput` when it has no paragraphs to search."""
         if self.corpus is not None:
             return self.corpus
         if not question.paragraphs:
@@ -183,24 +183,24 @@ class Retrieval:
         return await build_over(question.paragraphs, self.config, self.config.kind, self._encoder)
 
     async def best_sentences(self, query: str, passages: Sequence[Passage], n: int) -> list[tuple[Passage, str]]:
-        """The `n` sentences of the passages that are nearest to the query."""
+        """Return the `n` sentences of the passages that are nearest to the query."""
         return await self._reader.best(query, passages, n)
 
     async def measure_nearest(
         self, supporting: Sequence[TitledText], retrieved: Sequence[TitledText], threshold: float
     ) -> tuple[float | None, ...]:
-        """See `rewards.nearest_similarities`. Encodes where there is an encoder and a threshold below 1 wants it."""
+        """Return the nearest similarities (`rewards.nearest_similarities`). Encodes only for a threshold below 1."""
         if self._encoder is None or threshold >= 1.0:
             return nearest_similarities(supporting, retrieved, None)
         return await self._encoder.in_thread(nearest_similarities, supporting, retrieved, self._encoder.similarity)
 
 
 def check_retrieval(config: RetrievalConfig) -> None:
-    """Whether what the configuration asks for is there, as far as can be said without loading any of it.
+    """Check that what the configuration names exists, as far as that is possible without loading any of it.
 
     Raises `RetrievalError` for a missing package, and for an index that is missing or of another back end, encoder or
-    prefix, and `InvalidInput` for a corpus that is not said, or is not there, for what a model would have to be asked,
-    and for the web's key that is not set.
+    prefix, and `InvalidInput` for a corpus that is not named or does not exist, for options that need a model, and for
+    a missing key of a web search.
     """
     if config.kind == WEB:
         open_web(config)
@@ -213,7 +213,7 @@ def check_retrieval(config: RetrievalConfig) -> None:
 
 
 def with_hash(config: RetrievalConfig) -> RetrievalConfig:
-    """The configuration with the hash of its corpus, as far as a server tells it.
+    """Return the configuration with the hash of its corpus, as far as a server reports one.
 
     Raises as `check_retrieval`, and `RetrievalError` for a server that does not answer.
     """
@@ -227,19 +227,19 @@ def with_hash(config: RetrievalConfig) -> RetrievalConfig:
 
 @dataclass(frozen=True, slots=True)
 class ServedCorpus:
-    """What a server says of the corpus that is searched; empty where it does not."""
+    """A server's statements about the corpus that is searched; empty where it makes none."""
 
     backend: str = ""
     hash: str = ""
 
     @property
     def name(self) -> str:
-        """See `Provenance.retriever`."""
+        """Return the corpus' name for a row's provenance; see `Provenance.retriever`."""
         return f"{self.backend or 'server'} {self.hash[:12]}".strip()
 
 
 async def ask_server(url: str, config: SearchClientConfig = _AT_ONCE) -> ServedCorpus:
-    """What is searched behind a URL. Raises `RetrievalError` for a server that does not answer, or not have it."""
+    """Ask a server what it searches. Raises `RetrievalError` for one that does not answer, or does not state it."""
     client = connect(url, config=config)
     try:
         corpora = (await client.health()).get("corpora")
@@ -255,7 +255,7 @@ async def ask_server(url: str, config: SearchClientConfig = _AT_ONCE) -> ServedC
 
 
 def corpus_hash(corpus: Path) -> str:
-    """SHA-256 of a file of passages; of an index that of what it holds, whenever it was built.
+    """Return the SHA-256 of a file of passages, or of the content of an index, whenever it was built.
 
     Raises `RetrievalError` for a folder that holds no index, or a damaged one.
     """
@@ -266,7 +266,7 @@ def corpus_hash(corpus: Path) -> str:
 
 
 def resolved(config: C, corpus: Path | None = None, asker: Asker | None = None) -> C:
-    """The configuration with what its index says, and else what is usual, in place of what it does not say.
+    """Return the configuration with unset values filled in from its index, and else by the defaults.
 
     `corpus`: None: what the configuration names. Raises as `check_retrieval`.
     """
@@ -287,10 +287,10 @@ def resolved(config: C, corpus: Path | None = None, asker: Asker | None = None) 
 def open_retrieval(
     config: RetrieverConfig, corpus: Path | Sequence[Document] | None = None, asker: Asker | None = None
 ) -> Retrieval:
-    """Load what the configuration asks for. An index brings along what the configuration does not say.
+    """Open the configured retrieval. An index supplies the settings that the configuration leaves open.
 
     `corpus`: an index, a file of passages, or documents; None: what the configuration names, and else each question's
-    own paragraphs. The web and servers look at none. `asker`: of a model, for an index whose searches ask one.
+    own paragraphs. The web and servers use none. `asker`: the client of a model, for an index whose searches need one.
 
     A file and documents are taken in by the back end now. Raises as `check_retrieval`, and `RetrievalError` for a
     missing model and a damaged index, and `InvalidInput` for a corpus file that cannot be read.
@@ -329,12 +329,12 @@ def _take_in(documents: Sequence[Document] | None, config: RetrieverConfig, name
 
 
 def open_web(config: RetrieverConfig) -> Retriever:
-    """Live pages, as this says. Raises `InvalidInput` for a key that is not set, and for what is no address."""
+    """Open a retriever over live pages. Raises `InvalidInput` for a missing key, and for an invalid address."""
     from trailforge.retrieval.web.http import HttpConfig
     from trailforge.retrieval.web.tools import pages_tool
 
     if config.web_pages < 0:
-        raise InvalidInput("has to be 0 or more", field="web_pages")
+        raise InvalidInput(f"expected 0 or more, got {config.web_pages}", field="web_pages")
     return pages_tool(
         provider=config.web_provider,
         base_url=config.web_url,

@@ -1,7 +1,7 @@
 """Sealed folders: built beside their place and renamed, and described by a manifest that holds their files' hashes and
 its own.
 
-Opening one compares sizes; who uses one reads every byte once (`check_once`).
+Opening one compares sizes; before it is used, every byte is read once (`check_once`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 SEAL = "seal"
 CHECKED = ".checked"
-"""Note of the last check of all hashes; no part of the folder's content."""
+"""Name of the note of the last check of all hashes, which is no part of the folder's content."""
 _TEMPORARY = ".tmp-"
 _LOCK = ".lock"
 _SETTLED_S = 2.0
@@ -39,18 +39,18 @@ class SealedFile:
     """A file of a sealed folder."""
 
     name: str
-    """Relative to the folder, with slashes."""
+    """Name of the file relative to the folder, with slashes."""
     bytes: int
     sha256: str
 
 
 def seal(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The content, and under `SEAL` its SHA-256."""
+    """Return the content with its SHA-256 added under `SEAL`."""
     return {**content, SEAL: _make_seal(content)}
 
 
 def is_as_sealed(content: Mapping[str, Any]) -> bool:
-    """Whether a content is as it was sealed; so is one without a seal, which earlier versions wrote."""
+    """Tell whether a content has its sealed hash, or no seal at all, as earlier versions wrote it."""
     return SEAL not in content or content[SEAL] == _make_seal({name: content[name] for name in content if name != SEAL})
 
 
@@ -60,7 +60,7 @@ def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def unsealed(record: type[T], content: dict[str, Any], path: Path, mend: str) -> T:
-    """The record that a content is. Raises `RetrievalError` when it is not as it was written to `path`."""
+    """Return the record of a sealed content. Raises `RetrievalError` when it is not as it was written to `path`."""
     damage = RetrievalError(f"{path} is damaged: {mend}")
     if not is_as_sealed(content):
         raise damage
@@ -76,10 +76,10 @@ def _make_seal(content: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def building(folder: Path) -> Iterator[Path]:
-    """A folder to write to, which becomes `folder` at the end, or is removed when something goes wrong.
+    """Yield a folder to write to, which becomes `folder` at the end, or is removed when something goes wrong.
 
-    What killed builds left beside it is removed; folders above it that were made for it go, too, when they stay empty.
-    Raises `OutputError` when the folder exists or cannot be written.
+    Remains of killed builds beside it are removed; parent folders that were made for it are removed, too, when they
+    stay empty. Raises `OutputError` when the folder exists or cannot be written.
     """
     refuse_existing(folder)
     new = [above for above in folder.parents if not above.exists()]
@@ -106,45 +106,45 @@ def building(folder: Path) -> Iterator[Path]:
 
 
 def refuse_existing(folder: Path) -> None:
-    """Raises `OutputError` when a folder cannot be made there, for something is."""
+    """Raise `OutputError` when a folder cannot be made because something of its name exists."""
     if folder.exists():
         raise OutputError(f"{folder} exists; give another folder, or remove it first")
 
 
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process; a kill lets go of it. Raises `BlockingIOError` when another one has it."""
+    """Lock a folder for this process; a kill releases it. Raises `BlockingIOError` when another process holds it."""
     with open(folder / _LOCK, "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
 
 
 def describe_files(folder: Path) -> list[SealedFile]:
-    """Of all files in a folder and below, in order, with their hashes; but for those that begin with a dot."""
+    """Describe all files in a folder and below, in order, with their hashes, except for names that begin with a dot."""
     paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     named = sorted((path.relative_to(folder).as_posix(), path) for path in paths)
     return [SealedFile(name=name, bytes=path.stat().st_size, sha256=file_hash(path)) for name, path in named]
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file's bytes. Raises `OSError`."""
+    """Return the SHA-256 of a file's bytes. Raises `OSError`."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_sizes(folder: Path, files: Sequence[SealedFile], mend: str) -> None:
-    """Raises `RetrievalError` for the first file that is missing or of another size."""
+    """Raise `RetrievalError` for the first file that is missing or of another size."""
     for file in files:
         if not _has_size(folder / file.name, file.bytes):
             raise RetrievalError(f"{folder / file.name} is missing or damaged: {mend}")
 
 
 class HeldFiles:
-    """The files of a sealed folder, held open by whoever has them memory-mapped.
+    """The files of a sealed folder, held open while they are memory-mapped.
 
-    Where such a file is cut short, its pages go: what is read there is zeros, or ends the process (SIGBUS). So their
-    sizes are looked at before they are read, and again before what was read is used. What takes their place in the
-    folder is no matter.
+    Where such a file is cut short, its pages disappear: reading there gives zeros, or ends the process (SIGBUS). So
+    sizes are checked before the files are read, and again before what was read is used. Files that replace them in the
+    folder make no difference.
     """
 
     def __init__(self, folder: Path, files: Sequence[SealedFile], mend: str) -> None:
@@ -159,7 +159,8 @@ class HeldFiles:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Around the reading of them. Raises as `check`, whatever else goes wrong within."""
+        """Check the files before and after the block that reads them. Raises as `check`, whatever else goes wrong
+        within."""
         self.check()
         try:
             yield
@@ -167,7 +168,7 @@ class HeldFiles:
             self.check()
 
     def check(self) -> None:
-        """Raises `RetrievalError` for the first whose size has changed. Takes about a microsecond a file."""
+        """Raise `RetrievalError` for the first file whose size has changed. It takes about a microsecond a file."""
         for number, file in self._open:
             if os.fstat(number).st_size != file.bytes:
                 raise RetrievalError(f"{self._folder / file.name} has been changed while it is in use: {self._mend}")
@@ -179,7 +180,7 @@ def _close_all(files: list[tuple[int, SealedFile]]) -> None:
 
 
 def check_hashes(folder: Path, files: Sequence[SealedFile], mend: str) -> None:
-    """Read every byte. Raises as `check_sizes`, and for the first file that differs."""
+    """Read every byte and compare hashes. Raises as `check_sizes`, and for the first file that differs."""
     check_sizes(folder, files, mend)
     for file in files:
         if file_hash(folder / file.name) != file.sha256:
@@ -187,7 +188,8 @@ def check_hashes(folder: Path, files: Sequence[SealedFile], mend: str) -> None:
 
 
 def check_once(folder: Path, manifest: str, files: Sequence[SealedFile], mend: str) -> None:
-    """`check_hashes`, unless that was done since anything in the folder was written. Processes wait for the first one.
+    """Run `check_hashes`, unless that was done since anything in the folder was written. Other processes wait for the
+    first one.
 
     The folder keeps a note of each file's inode, size and times. Every write moves a file's time of change, which no
     program can set, and a copy has other inodes, so that what was noted is what is there; only what a disk loses

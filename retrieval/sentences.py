@@ -1,4 +1,5 @@
-"""Texts cut into sentences and passages, and the sentences that are nearest to a question: a small model's context."""
+"""Cuts texts into sentences and passages, and finds the sentences nearest to a question, as context for a small
+model."""
 
 from __future__ import annotations
 
@@ -29,15 +30,16 @@ _NUMBERED = re.compile(r"(?:^|[(\[])(?:No|Nos|Art|Fig|Op)\.$")
 _LONGEST_ABBREVIATION = 256
 """Characters: what is longer is no abbreviation."""
 LONGEST_PASSAGE = 250
-"""Words: most abstracts are shorter (of 1,831 of arXiv, 96 in 100), most news articles longer."""
+"""Largest number of words of a passage: most abstracts are shorter (of 1,831 of arXiv, 96 in 100), most news articles
+longer."""
 _CACHED_PASSAGES = 4096
 
 
 def split_sentences(text: str) -> list[str]:
-    """Sentences by rule, trimmed; nothing but white space is lost.
+    """Split a text into sentences by rule, trimmed; only white space is lost.
 
-    In doubt two sentences stay one: after an abbreviation or an initial no sentence ends, though it might
-    ("He left the U.S. She stayed.").
+    In doubt two sentences stay one: no sentence ends after an abbreviation or an initial, though it might ("He left the
+    U.S. She stayed.").
     """
     return [text[start:end] for start, end in sentence_spans(text)]
 
@@ -63,7 +65,8 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def split_passages(text: str, longest: int = LONGEST_PASSAGE) -> list[str]:
-    """The text when it has at most so many words; else windows of whole sentences with at most so many.
+    """Return the text whole when it has at most this number of words; else windows of whole sentences of at most that
+    length.
 
     The last sentence of a window begins the next one where it fits, so that neighbours stand together somewhere. A
     sentence that is too long by itself is cut between words.
@@ -81,9 +84,11 @@ def split_passages(text: str, longest: int = LONGEST_PASSAGE) -> list[str]:
 
 
 def first_sentences(text: str, longest: int) -> str:
-    """The text when it has at most so many words; else as many of its first sentences as fit, and `…`.
+    """Return the text whole when it has at most this number of words; else as many of its first sentences as fit, and
+    `…`.
 
-    A first sentence that is too long by itself is cut between words. `…` counts as no word; nothing is left of 0.
+    A first sentence that is too long by itself is cut between words. `…` counts as no word; for 0 words the result is
+    empty.
     """
     words = text.split()
     if len(words) <= longest or longest < 1:
@@ -115,7 +120,8 @@ def _count_words(*texts: str) -> int:
 
 
 class SentenceReader:
-    """Ranks sentences by cosine, or by shared words when there is no encoder. A sentence is read with its title."""
+    """Ranks sentences by cosine, or by shared words when there is no encoder. A sentence is read together with its
+    title."""
 
     def __init__(self, encoder: Encoder | None) -> None:
         self._encoder = encoder
@@ -123,7 +129,7 @@ class SentenceReader:
         self._encoded = lru_cache(_CACHED_PASSAGES)(lambda encoder, sentences: encoder.encode_documents(sentences))
 
     async def best(self, query: str, passages: Sequence[Passage], n: int) -> list[tuple[Passage, str]]:
-        """The `n` nearest sentences with their passages, nearest first; ties in reading order."""
+        """Return the `n` nearest sentences with their passages, nearest first; ties in reading order."""
         sentences = [(passage, sentence) for passage in passages for sentence in split_sentences(passage.text)]
         scores = await self._scores(query, passages)
         nearest = sorted(range(len(sentences)), key=lambda i: -scores[i])

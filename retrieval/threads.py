@@ -1,6 +1,5 @@
-"""Numeric libraries as builds want them: on one thread, for sums of several differ in their last bits from run to run;
-and UMAP without the wait for what numba compiles.
-"""
+"""Single-threaded numeric libraries for builds, since sums over several threads differ in their last bits from run to
+run; and UMAP without the wait for what numba compiles."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ _turn = threading.Lock()
 
 @contextmanager
 def one_thread(*modules: str) -> Iterator[None]:
-    """Within, BLAS and OpenMP use one thread. Workers that are threads of one process take turns.
+    """Limit BLAS and OpenMP to one thread within the block. Workers that are threads of one process take turns.
 
     BLAS has one setting for the whole process: the first worker to leave would lift the limit for all others.
     `modules`: those with libraries of their own. They are imported first: what is loaded later goes without a limit.
@@ -41,7 +40,7 @@ def _libraries(modules: int) -> ThreadpoolController:
 
 
 def load_umap() -> Any:
-    """Its class. Raises `ModuleNotFoundError` where it is not installed.
+    """Import and return UMAP's class. Raises `ModuleNotFoundError` where it is not installed.
 
     Numba stores what it compiles for later processes where it is told to; UMAP tells it so of some functions, and of
     these not, which take twelve of the fifteen seconds that a process would wait for its first vector.

@@ -1,4 +1,4 @@
-"""What is taken for a word, in search and in comparisons, and the words that are no names.
+"""Defines what counts as a word, in search and in comparisons, and which words are no names.
 
 A text's words are runs of letters, marks, digits and underscores of its case-folded, normalised form (`_Folded`).
 Scripts that put no space between words, and Korean, whose particles are written onto words, give pairs of
@@ -16,7 +16,8 @@ from operator import add
 from typing import NamedTuple
 
 WORDS_VERSION = 2
-"""Of what is a word: indexes that keep words of another version would be asked for words that they do not hold."""
+"""Version of the definition of words: an index of another version does not hold the words that it would be asked
+for."""
 _WORD = re.compile(r"\w+")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _UNSPACED = (
@@ -37,16 +38,17 @@ _ACCENTS = re.compile("[\u0300-\u036f]+")
 _BREAK = "\u200b"
 """The space of no width, which some texts put between Thai and Khmer words."""
 COMMON_WORDS = frozenset((files("trailforge.retrieval") / "common_words.txt").read_text(encoding="utf-8").split())
-"""English words that stand with a capital where a sentence begins, and are no names."""
+"""English words that have a capital where a sentence begins, and are no names."""
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in order, each as it is compared. Of ASCII: runs of letters, digits and `_` in lower case."""
+    """Return the words of a text in order, in the form in which they are compared. Words of ASCII text are runs of
+    letters, digits and `_` in lower case."""
     return _WORD.findall(text.lower()) if text.isascii() else _split_text(fold_text(text))
 
 
 def written_words(text: str) -> list[str]:
-    """The same words with their capitals."""
+    """Return the words of a text with their capitals."""
     return _WORD.findall(text) if text.isascii() else _split_text(_normalise(text))
 
 
@@ -74,15 +76,14 @@ def _split(word: str, patterns: _Patterns) -> list[str]:
 
 
 def ngrams_of(text: str, n: int) -> set[str]:
-    """Runs of n words, as `words_of` has them; a shorter text is one run."""
+    """Return the runs of n words, as `words_of` has them; a shorter text is one run."""
     words = words_of(text)
     return {" ".join(words[i : i + n]) for i in range(max(1, len(words) - n + 1))} if words else set()
 
 
 def fold_text(text: str) -> str:
-    """A text in the form in which its words are compared: one for all spellings that Unicode holds to be the same, for
-    all widths and cases, without what cannot be seen. What separates words stays.
-    """
+    """Return a text in the form in which its words are compared: one for all spellings that Unicode holds to be the
+    same, for all widths and cases, without invisible characters. Separators of words stay."""
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFC", _normalise(text).casefold()).replace("i\u0307", "i")
@@ -94,7 +95,7 @@ def _normalise(text: str) -> str:
 
 
 def strip_accents(text: str) -> str:
-    """A text whose Latin, Greek and Cyrillic letters have no marks; those of other scripts tell words apart."""
+    """Remove the marks of Latin, Greek and Cyrillic letters; in other scripts marks distinguish words, and stay."""
     if text.isascii():
         return text
     return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))

@@ -1,4 +1,4 @@
-"""Every score of the project: pure functions, called alike by filters, generators, training and evaluation."""
+"""Every score of the project, as pure functions that filters, generators, training and evaluation share."""
 
 from trailforge.rewards.answers import chance_of_choice as chance_of_choice
 from trailforge.rewards.answers import choose_options as choose_options

@@ -19,15 +19,15 @@ from trailforge.schemas import InvalidInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbstentionConstants:
-    """What each kind of answer is paid: right > unknown >= 0 > wrong > malformed."""
+    """Reward of each kind of answer: right > unknown >= 0 > wrong > malformed."""
 
     right: float = 1.0
-    """By the matcher of the filters, not word by word."""
+    """Reward of an answer that is right by the matcher of the filters, not word by word."""
     unknown: float = 0.0
-    """After a search, where nothing that was read states the answer, as far as words tell."""
+    """Reward of "unknown" after a search, where nothing that was read states the answer, as far as words tell."""
     wrong: float = -0.1
     malformed: float = -1.0
-    """In a broken form, whatever it says, and for no answer at all."""
+    """Reward of a conversation in a broken form, whatever it says, and of one without an answer."""
 
     def __post_init__(self) -> None:
         if not self.right > self.unknown >= 0.0 > self.wrong > self.malformed:
@@ -39,17 +39,17 @@ class AbstentionConstants:
 
     @property
     def break_even(self) -> float:
-        """The share of right answers from which answering pays more than saying "unknown"."""
+        """Return the share of right answers above which answering pays more than saying "unknown"."""
         return (self.unknown - self.wrong) / (self.right - self.wrong)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbstentionReward:
-    """What an answer is paid, and why."""
+    """The reward of an answer, with its parts."""
 
     total: float
     right: float
-    """1 or 0: what the matcher says."""
+    """1 when the matcher finds the answer right, else 0."""
     abstains: float
     """1 for an answer that says that it has none, else 0."""
     stated: float | None
@@ -65,7 +65,8 @@ def abstention_reward(
     format_holds: bool,
     constants: AbstentionConstants = AbstentionConstants(),
 ) -> AbstentionReward:
-    """All parts and the total. `is_stated`: does a text that the agent was given state a gold answer? None: unknown."""
+    """Return all parts and the total. `is_stated`: whether a text that the agent was given states a gold answer; None:
+    unknown."""
     if not format_holds:
         total = constants.malformed
     elif is_right:

@@ -1,4 +1,5 @@
-"""Replies as answers: what a model wraps around one, the texts that say there is none, and the letters of options."""
+"""Reads answers from replies: removes what a model wraps around them, and recognises abstentions and letters of
+options."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ _BUT = re.compile(r"\bbut\b|\bhowever\b|\bthough\b|\blikely\b|\bprobably\b|\bper
 
 
 def read_short_answer(text: str, max_words: int) -> str:
-    """A reply as a short answer, without what is wrapped around it: one line of at most `max_words` words.
+    """Return a reply as a short answer, without what is wrapped around it: one line of at most `max_words` words.
 
     The last `\\boxed{…}` if there is one, else the line of a "Final Answer", else the first line; without label, marks
     and quotes, and without the full stop at its end.
@@ -73,7 +74,7 @@ def read_short_answer(text: str, max_words: int) -> str:
 
 
 def read_first_line(text: str) -> str:
-    """The first line that says something, without quotes, list marks or a label before it."""
+    """Return the first line that is not empty, without quotes, list marks or a label before it."""
     lines = text.splitlines()
     final = next((number for number, line in enumerate(lines) if _FINAL.match(line)), 0)
     for line in lines[final:]:
@@ -83,24 +84,24 @@ def read_first_line(text: str) -> str:
 
 
 def read_memory_mark(answer: str) -> tuple[str, bool]:
-    """An answer without the mark "(memory)" behind it, and whether it had one."""
+    """Return an answer without the mark "(memory)" behind it, and whether it had one."""
     bare = _MEMORY.sub("", answer)
     return bare, bare != answer
 
 
 def read_yes_or_no(text: str) -> bool | None:
-    """A reply as a verdict; None when it begins with neither, wrapped or not."""
+    """Return a reply as a verdict, yes or no, wrapped or not; None when it begins with neither."""
     word = _YES_OR_NO.match(text) or _YES_OR_NO.match(read_short_answer(text, 8))
     return word[1].lower() == "yes" if word else None
 
 
 def is_yes_and_no(text: str) -> bool:
-    """Does an answer say both yes and no ("yes no", "yes or no"), and nothing else? It is no answer."""
+    """Tell whether an answer says both yes and no ("yes no", "yes or no"), and nothing else, which is no answer."""
     return set(re.findall(r"\w+", text.casefold())) - {"or", "and"} == {"yes", "no"}
 
 
 def is_abstention(text: str) -> bool:
-    """Does an answer say that it has none ("unknown", "not stated in the passages"), and nothing else?"""
+    """Tell whether an answer only says that there is none ("unknown", "not stated in the passages")."""
     folded = fold(text[: _LONGEST_ABSTENTION + 1]).strip(" .!\"'*()[]")
     if len(text) > _LONGEST_ABSTENTION or not folded:
         return False
@@ -156,10 +157,10 @@ _MARKED = re.compile(
 
 
 def score_choice(prediction: str, correct_options: Sequence[str], options: Sequence[str] = ()) -> TrajectoryReward:
-    """The reward columns of a question with options, by the sets of chosen and correct letters.
+    """Return the reward columns for a question with options, by the sets of chosen and correct letters.
 
-    `exact_match` and `total`: exactly the correct ones. `cover_exact_match`: all of them, and maybe others. `options`:
-    their texts, where an answer that is one of these chooses it (`choose_options`).
+    `exact_match` and `total`: exactly the correct ones are chosen. `cover_exact_match`: all of them are, and maybe
+    others. `options`: texts of the options; an answer that is one of these chooses it (`choose_options`).
     """
     chosen, correct = choose_options(prediction, options), {letter.upper() for letter in correct_options}
     exact = float(bool(correct) and chosen == correct)
@@ -172,7 +173,7 @@ def score_choice(prediction: str, correct_options: Sequence[str], options: Seque
 
 
 def option_letters(text: str) -> frozenset[str]:
-    """The options that an answer names, as capital letters.
+    """Return the options that an answer names, as capital letters.
 
     Of an answer that says where its result stands (`…. The answer is: C`, the paper's figure 4) what follows the last
     such words, if that names any. A list of letters, however it is parted: `A, C`, `A and C`, `A;C`, `(a) (c)`, `The
@@ -199,7 +200,7 @@ def _letters(text: str) -> frozenset[str]:
 
 
 def choose_options(text: str, options: Sequence[str]) -> frozenset[str]:
-    """The letters that an answer names; of one without any, those of the options whose texts it lists.
+    """Return the letters that an answer names; for one without any, the letters of the options whose texts it lists.
 
     Lists are read as sets of answers are (`split_pieces`, `read_items`); a piece with anything else in it chooses none.
     """
@@ -215,7 +216,7 @@ def choose_options(text: str, options: Sequence[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceChance:
-    """What a question with options pays to who only guesses, on average."""
+    """Expected scores of guessing at a question with options."""
 
     exact_match: float
     f1: float
@@ -223,7 +224,7 @@ class ChoiceChance:
 
 @lru_cache
 def chance_of_choice(options: int, correct: int) -> ChoiceChance:
-    """Of a guess at one of so many options where one is correct, else at any set of them but the empty one.
+    """Return the scores of a guess at one of `options` where one is correct, else at any non-empty set of them.
 
     Raises `ValueError` unless 1 <= correct <= options.
     """
@@ -241,7 +242,7 @@ def chance_of_choice(options: int, correct: int) -> ChoiceChance:
 
 
 def option_f1(predicted: Collection[str], correct: Collection[str]) -> float:
-    """F1 between two sets of option letters (R-Search, section 3.4), in [0, 1]; 0.0 when either is empty."""
+    """Return the F1 between two sets of option letters (R-Search, section 3.4), in [0, 1]; 0.0 when either is empty."""
     chosen, wanted = ({letter.upper() for letter in letters} for letters in (predicted, correct))
     common = len(chosen & wanted)
     return 2 * common / (len(chosen) + len(wanted)) if common else 0.0

@@ -22,25 +22,26 @@ from trailforge.schemas.text import remove_invisible
 
 
 class Titled(Protocol):
-    """A document or passage."""
+    """The interface of a document or passage with a title."""
 
     @property
     def title(self) -> str:
-        """By which it is known again."""
+        """Return the title, by which the document is recognised."""
         ...
 
 
 class TitledText(Titled, Protocol):
-    """One whose text is known, too."""
+    """The interface of a document or passage with a title and a text."""
 
     @property
     def text(self) -> str:
-        """Empty where it is not known."""
+        """Return the text of the document; empty where it is not known."""
         ...
 
 
 Similarity = Callable[[str, str], float]
-"""Of two passages' texts, -1 to 1: the cosine of their embeddings, as `retrieval.Encoder.similarity`."""
+"""A function that returns the cosine of two passages' embeddings from their texts, -1 to 1, as
+`retrieval.Encoder.similarity`."""
 
 
 _FEWEST_WORDS = 8
@@ -49,58 +50,61 @@ _FEWEST_WORDS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynaSearcherConstants:
-    """The constants of the equations; all but the last two have the paper's values."""
+    """The constants of the equations; all but the last two have the paper's values by default."""
 
     format_floor: float = 0.1
-    """What a wrong answer in the right format is paid (eq. 1)."""
+    """Reward of a wrong answer in the right format (eq. 1)."""
     length_ratio: float = 3.0
-    """n of eq. 2: from so many times the gold answer's words on, F1 counts and not cover-EM."""
+    """Length of an answer, as a multiple of the gold answer's words, from which on F1 counts and not cover-EM (n of eq.
+    2)."""
     gain_scale: float = 0.5
-    """Alpha of eq. 4 (section 4.1)."""
+    """Weight of the gain (alpha of eq. 4, section 4.1)."""
     penalty_floor: float = -0.2
-    """Beta of eq. 5: the most that is granted for stopping early."""
+    """Lowest penalty, that is, the largest bonus for stopping early (beta of eq. 5)."""
     penalty_decay: float = 0.9
-    """Gamma of eq. 5."""
+    """Decay of the penalty with each search (gamma of eq. 5)."""
     require_search: bool = True
-    """Pay the gain only to an episode that searched. The paper does not ask for it."""
+    """Whether only an episode that searched is paid the gain. The paper does not ask for it."""
     cover_characters: bool = False
     """Whether an answer covers a gold one by characters, as the published evaluators have it: "1944" covers "4", and
     "yes no" both. False: by whole words, and yes and no at once are no answer."""
     recall_similarity: float = 1.0
-    """Similarity from which a passage of another title counts as a supporting document (eq. 3), as chunks and web pages
-    may. 1: only one that holds the document's words, or stands in it, which takes no encoder. Below, it depends on the
-    encoder, and the paper has no number."""
+    """Similarity from which on a passage of another title counts as a supporting document (eq. 3), as chunks and web
+    pages may. 1: only a passage that holds the document's words, or is part of it, counts, which needs no encoder.
+    Below 1 the result depends on the encoder, and the paper gives no number."""
 
 
 PAPER = DynaSearcherConstants(require_search=False, cover_characters=True)
-"""The paper's literal values, hole included."""
+"""The paper's literal constants, with the gap that an episode without searches gains."""
 
 DEFAULT = DynaSearcherConstants()
-"""The paper's, for episodes that searched, and answers in whole words."""
+"""The paper's constants, with the gain for episodes that searched only, and answers compared by whole words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynaSearcherReward:
-    """The parts of the reward, and their sum."""
+    """The parts of DynaSearcher's reward, and their sum."""
 
     total: float
     """r_acc + r_gain (eq. 6); with the paper's constants from -0.4 to 1.6, without gold hops from 0 to 1."""
     r_acc: float
-    """0.0, or from the format floor to 1."""
+    """Accuracy (eq. 1): 0.0, or from the format floor to 1."""
     r_ans: float
-    """In [0, 1]."""
+    """How right the answer is (eq. 2), in [0, 1]."""
     r_recall: float | None
-    """In [0, 1]; None when no supporting document is known."""
+    """Share of the supporting documents that were retrieved (eq. 3), in [0, 1]; None when no supporting document is
+    known."""
     r_penalty: float | None
-    """From the penalty floor to below 1, negative for fewer searches than hops; None when their number is not known."""
+    """Penalty for searches (eq. 5), from the penalty floor to below 1, negative for fewer searches than hops; None when
+    the number of hops is not known."""
     r_gain: float
-    """0.0 when it is not paid."""
+    """Gain (eq. 4); 0.0 when it is not paid."""
 
 
 def r_ans(prediction: str, golds: Sequence[str], constants: DynaSearcherConstants = DEFAULT) -> float:
-    """How right the answer is (eq. 2), in [0, 1]: F1 if it has at least n times the gold's words, else cover-EM.
+    """Return how right the answer is (eq. 2), in [0, 1]: F1 if it has at least n times the gold's words, else cover-EM.
 
-    A gold answer of which normalising leaves nothing ("A") has no words, and F1 compares it as it stands.
+    A gold answer of which normalising leaves nothing ("A") has no words, and F1 compares it unnormalised.
     """
     if is_yes_and_no(prediction) and not constants.cover_characters and not exact_match(prediction, golds):
         return 0.0
@@ -115,22 +119,23 @@ def _r_ans(prediction: str, gold: str, constants: DynaSearcherConstants) -> floa
 
 
 def r_acc(answer: float, *, format_holds: bool, constants: DynaSearcherConstants = DEFAULT) -> float:
-    """Accuracy (eq. 1) from `answer` = r_ans: at least the format floor, but nothing when the format is broken."""
+    """Return the accuracy (eq. 1) from `answer` = r_ans: at least the format floor, but 0 when the format is broken."""
     return max(constants.format_floor, answer) if format_holds else 0.0
 
 
 def same_title(supporting: Titled, retrieved: Titled) -> bool:
-    """Have they the same title, case and white space aside?"""
+    """Tell whether two documents have the same title, ignoring case and white space."""
     return _title(supporting) == _title(retrieved)
 
 
 def nearest_similarities(
     supporting: Sequence[TitledText], retrieved: Sequence[TitledText], similarity: Similarity | None
 ) -> tuple[float | None, ...]:
-    """Of each supporting document the highest similarity to a retrieved passage: 1 where one holds the other's words.
+    """Return for each supporting document the highest similarity to a retrieved passage: 1 where one holds the other's
+    words.
 
-    None where it is not needed, as a passage has its title, and where it is not known: without a text of either, and
-    for texts of different words without `similarity`.
+    It is None where it is not needed, because a passage has the title, and where it is not known: without a text of
+    either, and for texts of different words without `similarity`.
     """
     texts = list(dict.fromkeys(passage.text for passage in retrieved if passage.text))
     return tuple(
@@ -148,7 +153,8 @@ def _nearest(text: str, others: Sequence[str], similarity: Similarity | None) ->
 
 
 def same_words(one: str, other: str) -> bool:
-    """Does one of two texts hold the other, whole, as a document holds its chunks? Not those of less than 8 words."""
+    """Tell whether one of two texts holds the other whole, as a document holds its chunks. Texts of less than 8 words
+    never do."""
     shorter, longer = sorted((normalize_answer(one), normalize_answer(other)), key=len)
     return len(shorter.split()) >= _FEWEST_WORDS and has_words(longer, shorter)
 
@@ -160,10 +166,11 @@ def r_recall(
     nearest: Sequence[float | None] = (),
     threshold: float = 1.0,
 ) -> float | None:
-    """TP / (TP + FN) (eq. 3): the part of the supporting documents that was retrieved; None when there are none.
+    """Return TP / (TP + FN) (eq. 3): the share of the supporting documents that was retrieved; None when there are
+    none.
 
-    Retrieved is what has its title among the passages, or is at least as near to one as `threshold`: `nearest` is
-    `nearest_similarities`', or empty where nobody measured.
+    A document counts as retrieved when a passage has its title, or is at least as near to it as `threshold`. `nearest`:
+    the result of `nearest_similarities`, or empty where it was not measured.
     """
     if not supporting:
         return None
@@ -176,15 +183,15 @@ def r_recall(
 
 
 def r_penalty(searches: int, hops: int, constants: DynaSearcherConstants = DEFAULT) -> float:
-    """max(beta, 1 - gamma^(t - i)) (eq. 5), t searches, i gold hops.
+    """Return max(beta, 1 - gamma^(t - i)) (eq. 5), t searches, i gold hops.
 
-    0 when they are equal, rising towards 1 with every search more, negative (a bonus in eq. 4) with every one less.
+    It is 0 when they are equal, rises towards 1 with every search more, and is negative (a bonus in eq. 4) for fewer.
     """
     return max(constants.penalty_floor, 1.0 - constants.penalty_decay ** (searches - hops))
 
 
 def r_gain(recall: float, penalty: float, constants: DynaSearcherConstants = DEFAULT) -> float:
-    """alpha * (r_recall - r_penalty) (eq. 4)."""
+    """Return alpha * (r_recall - r_penalty) (eq. 4)."""
     return constants.gain_scale * (recall - penalty)
 
 
@@ -198,7 +205,8 @@ def dynasearcher_reward(
     hops: int | None,
     constants: DynaSearcherConstants = DEFAULT,
 ) -> DynaSearcherReward:
-    """All parts and the total (eq. 6). `recall` is `r_recall`'s; `searches` those that were executed."""
+    """Return all parts and the total (eq. 6). `recall`: the result of `r_recall`; `searches`: number of executed
+    searches."""
     answer = r_ans(prediction, golds, constants)
     accuracy = r_acc(answer, format_holds=format_holds, constants=constants)
     penalty = None if hops is None else r_penalty(searches, hops, constants)

@@ -1,8 +1,8 @@
-"""The rewards of the papers by name, what they see of a transcript, and the one way from there to what is paid.
+"""The rewards of the papers by name, the parts of a transcript that they use, and the one way from there to a reward.
 
-Filters, trainers and evaluation differ in where transcripts come from. Whoever has one makes an `Episode` of it
-(`protocols.transcripts`), and from there on there is this file alone. The equations and their constants are beside each
-other, one file per reward.
+Filters, trainers and evaluation differ in where transcripts come from. Each turns them into `Episode`s
+(`protocols.transcripts`), and from there on this file alone computes rewards. Equations and constants are together in
+one file for each reward.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ RewardConstants = (
 
 
 def kind_of(constants: type[RewardConstants]) -> str:
-    """What a kind of reward is called: as its file."""
+    """Return the name of a kind of reward, which is that of its file."""
     return constants.__module__.rpartition(".")[2]
 
 
 CONSTANTS: dict[str, type[RewardConstants]] = {kind_of(each): each for each in get_args(RewardConstants)}
-"""Which constants a kind of reward has."""
+"""The class of constants of each kind of reward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +56,13 @@ class RewardPreset:
     """How episodes are paid: a kind of reward with its constants."""
 
     name: str
-    """As it stands in a row's `reward_preset`."""
+    """Name of the preset, as rows hold it in `reward_preset`."""
     constants: RewardConstants
-    """They say which kind."""
+    """Constants of the reward, whose class determines its kind."""
 
     @property
     def kind(self) -> str:
-        """Of reward."""
+        """Return the kind of reward."""
         return kind_of(type(self.constants))
 
 
@@ -77,26 +77,28 @@ REWARD_PRESETS: dict[str, RewardPreset] = {
         RewardPreset(name="abstention", constants=AbstentionConstants()),
     )
 }
-"""Each with the paper's values. `search-r1` is the other reward of RAGSearch, for agents of that protocol; `abstention`
-is ours."""
+"""Presets by name, each with the paper's values. `search-r1` is the other reward of RAGSearch, for agents of that
+protocol; `abstention` is trailforge's own."""
 _FEWEST_LETTERS = 5
 """Of a name that is added to a target whose reward covers by characters: "Oman" stands in "Roman"."""
 
 
 def reward_preset(name: str) -> RewardPreset:
-    """A preset by its name. Raises `InvalidInput` when there is none."""
+    """Return a preset by its name. Raises `InvalidInput` when there is none."""
     if name not in REWARD_PRESETS:
         raise InvalidInput(f"no reward preset {name!r}; there are {', '.join(REWARD_PRESETS)}", field="reward_preset")
     return REWARD_PRESETS[name]
 
 
 def compares_letters(preset: RewardPreset) -> bool:
-    """Can it pay answers to questions with options? DynaSearcher's compares words alone."""
+    """Tell whether a preset can pay answers to questions with options. DynaSearcher's cannot: it compares words
+    alone."""
     return not isinstance(preset.constants, DynaSearcherConstants)
 
 
 def make_target(golds: Sequence[str], preset: RewardPreset) -> tuple[str, ...]:
-    """What answers are held against: gold answer and aliases, then their other names by rule (`right_names`)."""
+    """Return what answers are compared with: gold answer and aliases, then their other names by rule
+    (`right_names`)."""
     covers = isinstance(preset.constants, DynaSearcherConstants)
     return right_names(golds, fewest_letters=_FEWEST_LETTERS if covers else 1)
 
@@ -106,37 +108,38 @@ def make_target(golds: Sequence[str], preset: RewardPreset) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """A transcript, whatever its protocol."""
+    """The parts of a transcript, of any protocol, on which rewards depend."""
 
     answer: str
     """The final answer, in whatever form it was given; empty when there is none."""
     is_well_formed: bool
-    """Is the whole of it as its protocol asks, without any mending?"""
+    """Whether the whole transcript follows its protocol, without any correction."""
     well_formed_turns: tuple[bool, ...]
-    """The same for each turn of the agent."""
+    """For each turn of the agent, whether it follows the protocol without correction."""
     num_searches: int
-    """Executed; one for a request that asks several tools, one for a plan, be it answered with why it was not run."""
+    """Number of executed searches: one for a request to several tools, and one for a plan, even if it was answered only
+    with why it was not run."""
     retrieved_titles: tuple[str, ...]
-    """Of all passages that the agent was given, in that order."""
+    """Titles of all passages that the agent was given, in that order."""
     plan: float | None = None
-    """1.0 if its search plan is valid as it was run, else 0.0; None in protocols without plans."""
+    """1.0 if the search plan is valid as it was run, else 0.0; None in protocols without plans."""
     strict_plan: float | None = None
-    """The same without any mending."""
+    """1.0 if the search plan is valid without any correction, else 0.0; None in protocols without plans."""
     tokens: int | None = None
-    """Of everything after the prompt, observations too; None when they are not known."""
+    """Number of tokens of everything after the prompt, tool results included; None when it is not known."""
     retrieved_texts: tuple[str, ...] = ()
-    """Of the passages, as the agent read them."""
+    """Texts of the passages, as the agent read them."""
     given_texts: tuple[str, ...] = ()
-    """What tools said, whole, after the agent's searches."""
+    """Whole results of tools after the agent's searches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reward:
-    """What an episode is paid."""
+    """The reward of an episode, with its parts."""
 
     total: float
     parts: Mapping[str, float | None]
-    """What the total is made of, by the names that the preset's equations give; None for what is not known."""
+    """Parts of the total, by the names that the preset's equations give; None for a part that is not known."""
 
 
 def score(
@@ -147,11 +150,11 @@ def score(
     judge: float | None = None,
     nearest: Sequence[float | None] = (),
 ) -> Reward:
-    """What a preset pays. `judge`: how right a judge found the answer, 0 to 1; R-Search alone asks one. `nearest`: what
-    `measure_nearest` gives, for DynaSearcher's recall; without it titles alone are compared.
+    """Return the reward of a preset. `judge`: score of a judge for the answer, 0 to 1; only R-Search uses one.
+    `nearest`: the result of `measure_nearest`, for DynaSearcher's recall; without it titles alone are compared.
 
-    To a question with options, letters are compared as sets. Raises `InvalidInput` where DynaSearcher's reward,
-    which compares words, meets such a question, and `ValueError` for a judge's score that nothing would look at.
+    For a question with options, letters are compared as sets. Raises `InvalidInput` where DynaSearcher's reward, which
+    compares words, meets such a question, and `ValueError` for a judge's score that nothing would use.
     """
     constants = preset.constants
     if judge is not None and not isinstance(constants, RSearchConstants):
@@ -199,7 +202,7 @@ def score_batch(
     *,
     judges: Sequence[float | None] | None = None,
 ) -> list[Reward]:
-    """`score` of each. Raises `ValueError` when the sequences differ in length."""
+    """Return `score` of each episode. Raises `ValueError` when the sequences differ in length."""
     judged = [None] * len(episodes) if judges is None else judges
     return [
         score(episode, truth, preset, judge=judge)
@@ -208,7 +211,7 @@ def score_batch(
 
 
 def measure_nearest(episode: Episode, truth: GroundTruth, similarity: Similarity | None) -> tuple[float | None, ...]:
-    """How near the passages of an episode come to each supporting document; see `nearest_similarities`."""
+    """Return how near the passages of an episode come to each supporting document; see `nearest_similarities`."""
     texts = truth.support_texts or [""] * len(truth.support_titles)
     supporting = [_Known(title, text) for title, text in zip(truth.support_titles, texts, strict=True)]
     retrieved = [_Known(title) for title in episode.retrieved_titles]
@@ -218,7 +221,7 @@ def measure_nearest(episode: Episode, truth: GroundTruth, similarity: Similarity
 def supporting_recall(
     episode: Episode, truth: GroundTruth, *, nearest: Sequence[float | None] = (), threshold: float = 1.0
 ) -> float | None:
-    """The part of the supporting documents that was retrieved, whatever the reward; see `r_recall`."""
+    """Return the share of the supporting documents that was retrieved, whatever the reward; see `r_recall`."""
     retrieved = [_Known(title) for title in episode.retrieved_titles]
     return r_recall([*map(_Known, truth.support_titles)], retrieved, nearest=nearest, threshold=threshold)
 
@@ -232,10 +235,10 @@ class _Known:
 
 
 def measure_answer(answer: str, truth: GroundTruth, constants: RewardConstants, *, judge: float | None = None) -> float:
-    """How right a reward finds an answer, 0 to 1, whatever it pays for it; 1 is right. `judge`: as of `score`.
+    """Return how right a reward finds an answer, 0 to 1, whatever it pays for it; 1 is right. `judge`: as for `score`.
 
-    Exact match for Search-R1, eq. 2 for DynaSearcher, the matcher for our own, F1 for the others; to options letters
-    are compared.
+    The measure is exact match for Search-R1, eq. 2 for DynaSearcher, the matcher for trailforge's own reward, F1 for
+    the others; for options letters are compared.
     """
     match constants:
         case SearchR1Constants():
@@ -261,10 +264,10 @@ def measure_answer(answer: str, truth: GroundTruth, constants: RewardConstants, 
 
 
 def is_stated(episode: Episode, truth: GroundTruth) -> bool | None:
-    """Does a text that the agent was given state a gold answer, by any of its names? See `state_gold`.
+    """Tell whether a text that the agent was given states a gold answer, by any of its names; see `state_gold`.
 
-    No text has to say yes or no, and "no" stands in most. They are stated where all supporting documents were
-    retrieved; None where these are not known, and for options.
+    Yes or no need not be written in any text, and "no" occurs in most. They count as stated where all supporting
+    documents were retrieved; the result is None where these are not known, and for options.
     """
     if not episode.given_texts:
         return False
@@ -275,7 +278,8 @@ def is_stated(episode: Episode, truth: GroundTruth) -> bool | None:
 
 
 def knows_that_unknown(episode: Episode, truth: GroundTruth) -> bool:
-    """Does it say that it has no answer, after a search, where it is sure that nothing it was given states one?"""
+    """Tell whether the episode rightly says that it has no answer: after a search, and where certainly nothing it was
+    given states one."""
     return is_abstention(episode.answer) and episode.num_searches > 0 and is_stated(episode, truth) is False
 
 

@@ -1,7 +1,7 @@
 """Numbers of a text in plain figures, however they are written: spelled, with a scale word, as a fraction, in Roman.
 
 `spell_in_figures` reads what is a number in any text. The other two read what may be one: "1.5M" can be a name, but
-says 1,500,000 to whoever compares it with that. So the matcher tries them beside the text as it stands.
+means 1,500,000 when it is compared with that. So the matcher tries them beside the text as it stands.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FRACTION_SIGNS = {"\u2044": "/"} | {
     sign: " " + unicodedata.normalize("NFKD", sign).replace("\u2044", "/")
     for sign in map(chr, (*range(0xBC, 0xBF), *range(0x2150, 0x215F), 0x2189))
 }
-"""For `str.maketrans`: ½ as 1/2, and 2½ as 2 1/2."""
+"""Mapping for `str.maketrans` that writes ½ as 1/2, and 2½ as 2 1/2."""
 _SIGNS = str.maketrans(FRACTION_SIGNS)
 _AMOUNT = r"(?<![\w.,])(?P<number>\d[\d,]*(?:\.\d+)?)"
 _SHORT_SCALES = {"k": "thousand", "m": "million", "mn": "million", "mln": "million"}
@@ -67,23 +67,25 @@ _ROMAN_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50}
 
 
 def spell_in_figures(folded: str) -> str:
-    """Numbers as plain figures: spelled ones, ranks, thousands, "2.5 million", "$4.3B", "5 %"."""
+    """Return a text with its numbers as plain figures: spelled ones, ranks, thousands, "2.5 million", "$4.3B", "5
+    %"."""
     spelled = _RUN.sub(lambda match: " ".join(_read_figures(match[0])), folded)
     return _PERCENT.sub(" percent", _FIGURE.sub(_plain_figure, spelled))
 
 
 def spell_in_words(figures: str) -> str:
-    """A whole number up to twenty in words; empty for any other text."""
+    """Return a whole number up to twenty in words; empty for any other text."""
     return next((word for word, value in _VALUES.items() if str(value) == figures and word not in _RANK_WORDS), "")
 
 
 def find_currencies(text: str) -> frozenset[str]:
-    """The signs of currencies in a text."""
+    """Return the signs of currencies in a text."""
     return frozenset(_CURRENCIES).intersection(text)
 
 
 def restate_quantities(text: str) -> str:
-    """Amounts and times as `spell_in_figures` and the readings take them, in a text that is not folded.
+    """Rewrite amounts and times, in a text that is not folded, to the forms that `spell_in_figures` and the readings
+    take.
 
     "1.5M", "3 bn", "150万", "1.500.000", "15,00,000", "½" as 0.5, "2 1/2", "10 pm" as 22:00, "USD 5" as $5. A fraction
     is read where it is below one, in lowest terms, and ends in decimals: 4/4 may be a time signature, 2/4 a score.
@@ -99,7 +101,8 @@ def restate_quantities(text: str) -> str:
 
 
 def restate_numerals(text: str) -> str:
-    """Roman numerals from 2 to 89 as figures, in capitals behind a word: "World War III"; one letter is none."""
+    """Rewrite Roman numerals from 2 to 89 as figures, in capitals behind a word: "World War III"; a single letter is
+    none."""
     return _ROMAN.sub(_arabic, unicodedata.normalize("NFKC", text.translate(_SIGNS)))
 
 

@@ -1,4 +1,5 @@
-"""Which other candidates an answer names beside one: a list is no answer, nor part of a longer list another's."""
+"""Detects lists: an answer that names other candidates beside the gold one is no answer, nor is part of a longer
+list."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from trailforge.rewards.reading import WordSequence, is_number, nations
 from trailforge.rewards.text import normalize_answer
 
 ASIDE = frozenset("in at on of from by for near within to into during since under as".split())
-"""Before a gold these make it part of a description ("the capital of France"), and they begin no item of a list."""
+"""Words that, before a gold answer, make it part of a description ("the capital of France"), and that begin no item of
+a list."""
 _SHORT_WORDS = 3
 """An item of a list has at most so many."""
 _MANY_ITEMS = 3
@@ -35,10 +37,11 @@ _LINKS = frozenset("is are was were be include includes including namely".split(
 
 
 def lists_others(answer: WordSequence, start: int, end: int) -> bool:
-    """Does an answer name other candidates beside these words of it: "Paris and Rome", "12, 13", "1998 to 2000"?
+    """Tell whether an answer names other candidates beside these words of it: "Paris and Rome", "12, 13", "1998 to
+    2000".
 
-    A longer list than these words are, too: "Hindi, Bengali and Marathi" beside "Bengali and Marathi"; and another
-    quantity in the same unit, unless this one is only held against it.
+    A list that is longer than these words counts, too: "Hindi, Bengali and Marathi" beside "Bengali and Marathi"; and
+    another quantity in the same unit, unless this one is only compared with it.
     """
     if _stands_beside_another(answer, start, end):
         return True
@@ -178,14 +181,15 @@ _MOST_JOINED = 4
 
 
 def split_pieces(text: str) -> Iterator[str]:
-    """The parts of a list, between line ends and semicolons, without bullets and numbers, each on one line."""
+    """Return the parts of a list, between line ends and semicolons, without bullets and numbers, each on one line."""
     return (" ".join(piece.split()) for piece in _BETWEEN_PIECES.split(text))
 
 
 def read_items(text: str, known: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The items of a text between commas and "and", each with the known one that it is, word for word; else empty.
+    """Return the items of a text between commas and "and", each with the known item that it is, word for word; else
+    empty.
 
-    Several are one where together they are a known one: "Washington, D.C.", "Trinidad and Tobago".
+    Several items count as one where together they are a known one: "Washington, D.C.", "Trinidad and Tobago".
     """
     whole = {normalize_answer(each): each for each in reversed(known)}
     if same := whole.get(normalize_answer(text)):

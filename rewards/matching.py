@@ -1,4 +1,4 @@
-"""What an answer is held against its golds by: the one matcher of filters, trees and acceptance.
+"""Compares an answer with its gold answers: the one matcher of filters, trees and acceptance.
 
 Each paper's own reward stays literal in its file; whoever asks whether an answer is right, whether two say the same, or
 whether a text has an answer, asks here. How a text is read: `rewards.reading`.
@@ -77,24 +77,26 @@ _COMMON = frozenset(
 
 
 def mcts_reward(prediction: str, golds: Sequence[str]) -> float:
-    """1.0 if the prediction says what a gold answer says, else 0.0.
+    """Return 1.0 if the prediction says what a gold answer says, else 0.0.
 
-    It says the same in other words for numbers and dates, or covers the gold answer in few words more. Not right are
-    answers that deny the gold answer, name other candidates beside it, or say that they do not know.
+    It says the same in other words for numbers and dates, or covers the gold answer with few words more. Answers are
+    not right that deny the gold answer, name other candidates beside it, or say that they do not know.
     """
     return float(_is_right(prediction, golds))
 
 
 @lru_cache(maxsize=4096)
 def same_answer(first: str, second: str) -> bool:
-    """Do two answers say the same? The reward's rule, either way round; two empty answers are the same."""
+    """Tell whether two answers say the same, by the rule of the reward, either way round; two empty answers are the
+    same."""
     if not first.strip() and not second.strip():
         return True
     return _is_right(first, (second,)) or _is_right(second, (first,))
 
 
 def score_answer(prediction: str, golds: Sequence[str], *, judged_right: bool = False) -> TrajectoryReward:
-    """The reward columns of a trajectory; `total` is the MCTS reward, 1.0 for an answer that a judge found right."""
+    """Return the reward columns of a trajectory; `total` is the MCTS reward, 1.0 for an answer that a judge found
+    right."""
     return TrajectoryReward(
         total=1.0 if judged_right else mcts_reward(prediction, golds),
         exact_match=exact_match(prediction, golds),
@@ -104,9 +106,9 @@ def score_answer(prediction: str, golds: Sequence[str], *, judged_right: bool = 
 
 
 def score_set(prediction: str, answers: Sequence[str]) -> TrajectoryReward:
-    """The reward columns of a question to which several answers are asked for, all of them, in any order.
+    """Return the reward columns of a question to which several answers are asked for, all of them, in any order.
 
-    The items of the prediction, between line ends and semicolons, or else commas and "and", are held against the
+    The items of the prediction, between line ends and semicolons, or else commas and "and", are compared with the
     answers one by one; one that is named twice counts once. `f1`: of the two sets. `exact_match` and `total`: all of
     them, and nothing else. `cover_exact_match`: all of them, and maybe others.
     """
@@ -128,7 +130,8 @@ def _read_items(text: str, answers: Sequence[str]) -> Iterator[str]:
 
 
 def is_near_miss(prediction: str, golds: Sequence[str]) -> bool:
-    """Is it worth a judge's look: no abstention, and it shares a name, a number or its initials with a gold answer?"""
+    """Tell whether a judge should look at an answer: it is no abstention, and shares a name, a number or its initials
+    with a gold answer."""
     if is_abstention(prediction):
         return False
     given = read(spell_in_figures(fold(prediction)), joined=True).words
@@ -297,7 +300,7 @@ def _same_digits(first: str, second: str) -> bool:
 
 
 def wordings_of(folded: str) -> list[str]:
-    """The text, and of "California State University (CSU)" both names."""
+    """Return the text and, for "California State University (CSU)", both names."""
     named = _NAMED.fullmatch(folded)
     if named:
         names = [read(part, joined=True).words for part in named.groups()]
@@ -318,10 +321,10 @@ def _abbreviates(short: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def mentions(text: str, answer: str) -> bool:
-    """Does the text mention the answer, as whole words? An empty answer is never mentioned, and one of articles and
-    signs alone only where it is all of the text.
+    """Tell whether the text mentions the answer, as whole words. An empty answer is never mentioned, and one of
+    articles and signs alone only where it is all of the text.
 
-    By either reading of punctuation: "U.S." is in "US troops", "Oslo" in "Oslo-based". Numbers are words: 23 is not in
+    Punctuation is read both ways: "U.S." is in "US troops", "Oslo" in "Oslo-based". Numbers are words: 23 is not in
     "23,597", nor 12 in "3.12".
     """
     folded, wanted = fold(text), fold(answer)
@@ -332,10 +335,11 @@ def mentions(text: str, answer: str) -> bool:
 
 
 def states(text: str, answer: str) -> bool:
-    """Does the text say the answer: mention it, or its number or date in another form, or one of its two names?
+    """Tell whether the text states the answer: mentions it, or its number or date in another form, or one of its two
+    names.
 
-    "2" stands in "two moons", "2,500,000" in "2.5 million", "7 February 2018" in "Feb 7, 2018", and "California State
-    University (CSU)" in a text that has either name.
+    "2" is stated in "two moons", "2,500,000" in "2.5 million", "7 February 2018" in "Feb 7, 2018", and "California
+    State University (CSU)" in a text that has either name.
     """
     wanted = _wanted(answer)
     if wanted.date and any(covers_date(parts, wanted.date) for _, parts in find_dates(fold(text))):

@@ -13,23 +13,26 @@ from typing import Literal
 from trailforge.schemas import InvalidInput
 
 FormatPenalty = Literal["literal", "floor_minus_one"]
-"""`literal`: -0.2. `floor_minus_one`: min(-1 - (R_correct + R_length), -0.2), so that the total is at most -1."""
+"""How a broken format is punished. `literal`: -0.2. `floor_minus_one`: min(-1 - (R_correct + R_length), -0.2), so that
+the total is at most -1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MSearcherConstants:
-    """The constants of the reward; the paper gives those of eq. 12 and the length."""
+    """The constants of MSearcher's reward; the paper gives those of eq. 12 and the length."""
 
     max_tokens: int = 16384
-    """L_max of the overlong punishment (section 4.4: 16k)."""
+    """Number of tokens from which on the length penalty is full, L_max of the overlong punishment (section 4.4:
+    16k)."""
     cache_tokens: int = 4096
-    """L_cache; DAPO's recipe, the paper gives none."""
+    """Number of tokens over which the length penalty grows (L_cache), by DAPO's recipe; the paper gives none."""
     format_penalty: FormatPenalty = "floor_minus_one"
-    """Ours; DeepResearcher, whose data and metric the paper reuses, pays -1 for a broken format."""
+    """Reading of eq. 12. The default is trailforge's choice; DeepResearcher, whose data and metric the paper reuses,
+    pays -1 for a broken format."""
     malformed: float = -0.2
-    """The least that a broken format costs (eq. 12)."""
+    """Least penalty of a broken format (eq. 12)."""
     floor: float = -1.0
-    """What a broken format leaves at most, by `floor_minus_one` (eq. 12)."""
+    """Highest total of a broken format, with `floor_minus_one` (eq. 12)."""
 
     def __post_init__(self) -> None:
         if not 0 < self.cache_tokens <= self.max_tokens:
@@ -38,20 +41,20 @@ class MSearcherConstants:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MSearcherReward:
-    """The parts of the reward, and their sum."""
+    """The parts of MSearcher's reward, and their sum."""
 
     total: float
-    """From 0 (or, of overlong episodes, -1) to 1 where the format holds."""
+    """Total reward, from 0 (or, for overlong episodes, -1) to 1 where the format holds."""
     correct: float
-    """R_correct: F1, in [0, 1]."""
+    """F1 of the answer, in [0, 1] (R_correct)."""
     length: float | None
-    """R_length, in [-1, 0]; None when the length is not known, and then nothing is taken off."""
+    """Length penalty, in [-1, 0] (R_length); None when the length is not known, and then nothing is deducted."""
     format: float
-    """R_format: 0 or negative."""
+    """Format penalty, 0 or negative (R_format)."""
 
 
 def format_penalty(correct: float, length: float, constants: MSearcherConstants) -> float:
-    """R_format (eq. 12) of an episode whose format is broken."""
+    """Return R_format (eq. 12) of an episode whose format is broken."""
     if constants.format_penalty == "literal":
         return constants.malformed
     return min(constants.floor - (correct + length), constants.malformed)
@@ -64,7 +67,8 @@ def msearcher_reward(
     tokens: int | None,
     constants: MSearcherConstants = MSearcherConstants(),
 ) -> MSearcherReward:
-    """All parts and the total. `correct`: F1 of the answer. `tokens` as in `soft_overlong`; None when not known."""
+    """Return all parts and the total. `correct`: F1 of the answer. `tokens` as in `soft_overlong`; None when not
+    known."""
     length = None
     if tokens is not None:
         length = soft_overlong(tokens, max_tokens=constants.max_tokens, cache_tokens=constants.cache_tokens)
@@ -73,10 +77,10 @@ def msearcher_reward(
 
 
 def soft_overlong(tokens: int, *, max_tokens: int, cache_tokens: int) -> float:
-    """From 0 to -1 by length: 0 up to `max_tokens - cache_tokens`, from there falling evenly to -1 at `max_tokens`.
+    """Return the length penalty: 0 up to `max_tokens - cache_tokens`, from there falling evenly to -1 at `max_tokens`.
 
-    `tokens` are those of everything after the prompt, observations too. Raises `ValueError` unless
-    0 < cache_tokens <= max_tokens.
+    `tokens`: number of tokens of everything after the prompt, tool results included. Raises `ValueError` unless 0 <
+    cache_tokens <= max_tokens.
     """
     if not 0 < cache_tokens <= max_tokens:
         raise ValueError(f"cache_tokens: expected 1 to max_tokens = {max_tokens}, got {cache_tokens}")

@@ -1,4 +1,4 @@
-"""What a name goes by, too, where it is the whole answer: a country's people, a place or company told more shortly."""
+"""Other names of an answer that is only a name: a country's people, and shorter forms of places and companies."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _OF_COMPANIES = re.compile(r",? (?:Holdings?|Group|Company|Co)\.?,?$")
 
 
 def other_names(name: str) -> tuple[str, ...]:
-    """What a name goes by, too, wherever it is the whole answer; empty for most texts.
+    """Return the other names of a name that is the whole answer; empty for most texts.
 
     A country's name and those of its people stand for each other ("France", "French"). "Metropolis (1927 film)" is
     Metropolis, and "Jeanne de Bar, Countess of Marle" is Jeanne de Bar; but "Paris, Texas" is not Paris, nor is "Louis,
@@ -91,20 +91,22 @@ def other_names(name: str) -> tuple[str, ...]:
 
 
 def is_people(name: str) -> bool:
-    """Is it what the people of a country are called, and no name of a country or place: "Italian", "the Dutch"?"""
+    """Tell whether a name is what the people of a country are called, and no name of a country or place: "Italian",
+    "the Dutch"."""
     return name_key(name) in peoples()
 
 
 def country_names(name: str) -> tuple[str, ...]:
-    """What a country is called, too, not by its people's name; none of two letters, which are words, too."""
+    """Return a country's other names, not those of its people; none of two letters, which are words, too."""
     names = nations().get(name_key(name), ())
     return tuple(each for each in names if each != name and not is_people(each) and len(each) > _SHORT_FORM)
 
 
 def corner_names(name: str) -> tuple[str, ...]:
-    """What a corner of a country or region is called, too: "north-east of Iran" for "northeastern Iran".
+    """Return the other names of a part of a country or region: "north-east of Iran" for "northeastern Iran".
 
-    Empty for other texts: what lies north-east of a city is not in it. The matcher reads neither hyphens nor articles.
+    The result is empty for other texts: what lies north-east of a city is not in it. The matcher reads neither hyphens
+    nor articles.
     """
     match = _CORNER.fullmatch(name.strip())
     if match is None or not (name_key(match["place"]) in nations() or name_key(match["place"]).strip() in _REGIONS):
@@ -116,7 +118,7 @@ def corner_names(name: str) -> tuple[str, ...]:
 
 
 def company_names(name: str) -> tuple[str, ...]:
-    """What is left of a company's name without its legal form, the longest first; empty for what has none."""
+    """Return a company's name without its legal form, the longest first; empty for a name that has none."""
     words, is_cut = name.split(), False
     while left := _count_form(words, is_cut):
         words, is_cut = words[:-left], True
@@ -153,9 +155,11 @@ def _is_name(text: str) -> bool:
 
 
 def place_alone(gold: str) -> str:
-    """The place of "Montreal, Quebec", without the known region or country that ends the answer; empty for other texts.
+    """Return the place of "Montreal, Quebec", without the known region or country that ends the answer; empty for other
+    texts.
 
-    Neither a country or region in a list of such, nor an old city's name before another's region.
+    The result is also empty for a country or region in a list of such, and for an old city's name before another's
+    region.
     """
     place, *around = fold(gold).split(",")
     name, *regions = (name_key(part).strip() for part in (place, *around))

@@ -19,20 +19,21 @@ _TAGS = [tag for name in SECTIONS for tag in (f"<{name}>", f"</{name}>")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RSearchConstants:
-    """The weights of the parts (section 3.4)."""
+    """The weights of the parts of R-Search's reward (section 3.4)."""
 
     format_weight: float = 0.25
     dag_weight: float = 0.25
     answer_weight: float = 0.5
     strict_plan: bool = False
-    """Pay a plan only as the prompt asks for it. Else one that was mended and run is paid like any other: the paper's
-    F_dag looks at nodes, tools and cycles alone."""
+    """Whether a plan is paid only when it follows the prompt exactly. Otherwise one that was corrected and run is paid
+    like any other: the paper's F_dag looks at nodes, tools and cycles alone."""
     pay_all_options: bool = False
-    """Pay an answer that names every option of the question their F1, as the paper does; else nothing."""
+    """Whether an answer that names every option of the question is paid their F1, as in the paper; otherwise it is paid
+    nothing."""
 
 
 def format_reward(tags: Sequence[str]) -> float:
-    """1.0 when each section stands exactly once, in order, else 0.0 (F_fmt). Tags of other names do not count.
+    """Return 1.0 when each section occurs exactly once, in order, else 0.0 (F_fmt). Tags of other names do not count.
 
     `tags` are those of the whole episode as `protocols.base.tags_in` gives them: `["<think>", "</think>", …]`.
     """
@@ -48,7 +49,7 @@ def answer_reward(
     golds: Sequence[str] = (),
     judge_score: float | None = None,
 ) -> float:
-    """How right the answer is, in [0, 1] (F_ans); 0.0 when it is empty.
+    """Return how right the answer is, in [0, 1] (F_ans); 0.0 when it is empty.
 
     With correct options, the F1 between them and the options that the answer names. Naming all of `num_options` (0: it
     is not known how many there are) is no answer, and pays nothing unless all are correct or `pay_all_options`. Without
@@ -69,13 +70,13 @@ def answer_reward(
 def r_search_reward(
     *, format: float, dag: float, answer: float, constants: RSearchConstants = RSearchConstants()
 ) -> RSearchReward:
-    """The weighted sum of eq. 3: the parts add up, so a broken plan does not cost the answer's pay."""
+    """Return the weighted sum of eq. 3: the parts add up, so a broken plan does not cost the answer's reward."""
     total = constants.format_weight * format + constants.dag_weight * dag + constants.answer_weight * answer
     return RSearchReward(total=total, format=format, dag=dag, answer=answer)
 
 
 TOOLS = ("News", "Academic", "General")
-"""The paper's tools. Names are compared without case."""
+"""The paper's search tools. Names are compared without case."""
 MAX_NODES = 8
 
 PlanProblemKind = Literal[
@@ -91,7 +92,8 @@ PlanProblemKind = Literal[
     "self_edge",
     "cycle",
 ]
-"""`syntax` is for text that cannot be read as a plan (`protocols.nl_dag`); the others are broken rules of this file."""
+"""Kind of a plan's fault. `syntax` is for text that cannot be read as a plan (`protocols.nl_dag`); the others are
+broken rules of this file."""
 
 # The headings of the two lists cannot be ids: `Edges: …` would be read as the heading.
 _NODE_ID = re.compile(r"(?!(?:nodes|edges)$)[a-z0-9_]+", re.IGNORECASE | re.ASCII)
@@ -103,22 +105,22 @@ class PlanProblem:
 
     kind: PlanProblemKind
     message: str
-    """One line: where, what was expected, what was found."""
+    """One line that says where, what was expected, and what was found."""
     node_id: str | None = None
-    """The node that breaks it; None when that is not a matter of one node."""
+    """Id of the node that breaks the rule; None when no single node does."""
 
 
 def is_node_id(text: str) -> bool:
-    """Can it name a node: ASCII letters, digits and underscores, but not `Nodes` or `Edges`?"""
+    """Tell whether a text can name a node: ASCII letters, digits and underscores, but not `Nodes` or `Edges`."""
     return bool(_NODE_ID.fullmatch(text))
 
 
 def dag_problems(
     nodes: Sequence[PlanNode], edges: Sequence[PlanEdge], *, tools: Collection[str] = TOOLS
 ) -> list[PlanProblem]:
-    """Every rule that the plan breaks; empty when it is valid, and only then it is paid (F_dag of section 3.4).
+    """Return every rule that the plan breaks; none when it is valid, and only then it is paid (F_dag of section 3.4).
 
-    An edge that stands there twice is no problem: it counts once.
+    A repeated edge is no fault: it counts once.
     """
     return [
         *_size_problems(nodes),

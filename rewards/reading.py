@@ -1,4 +1,5 @@
-"""A text as the matcher compares it: words without case, accents and articles; numbers as numbers; dates; countries.
+"""Reads a text as the matcher compares it: words without case, accents and articles; numbers as numbers; dates;
+countries.
 
 Two readings of punctuation within a word: joined ("U.S." is `us`, "AC/DC" is `acdc`) and parted ("Oslo-based" is
 `oslo based`). Whatever the reading, a number is one word: nothing is found inside "23,597" or "3.12".
@@ -53,25 +54,26 @@ _DATE = re.compile(
 )
 
 LONGEST_NAME = 200
-"""Characters; what is longer is no name."""
+"""Largest number of characters of a name."""
 Date = tuple[int | None, int | None, int | None]
-"""Year, month and day; None for what is not said."""
+"""A date as year, month and day; None for a part that is not given."""
 
 
 @dataclass(frozen=True, slots=True)
 class WordSequence:
-    """The words of a text, and what stands between them."""
+    """The words of a text, and the characters between them."""
 
     words: tuple[str, ...]
     gaps: tuple[str, ...]
-    """One more than words: `gaps[i]` stands before word i; articles and a possessive `'s` are part of them."""
+    """Characters around the words, one entry more than words: `gaps[i]` comes before word i; articles and a possessive
+    `'s` are part of them."""
 
     def __str__(self) -> str:
         """The words, each between spaces."""
         return f" {' '.join(self.words)} "
 
     def positions(self, other: WordSequence, most: int) -> Iterator[int]:
-        """Where the words of another reading begin in this one, at most so many times."""
+        """Return where the words of another reading begin in this one, at most `most` positions."""
         if not other.words:
             return
         text, part, at, counted, word = str(self), str(other), 0, 0, 0
@@ -84,16 +86,17 @@ class WordSequence:
             counted, at = at, at + 1
 
     def part(self, start: int, end: int) -> WordSequence:
-        """The words from `start` to `end`."""
+        """Return the words from `start` to `end`."""
         return WordSequence(self.words[start:end], self.gaps[start : end + 1])
 
     def has(self, other: WordSequence) -> bool:
-        """Do the words of another reading, which has some, stand in this one in a row?"""
+        """Tell whether the words of another reading, which has some, occur in this one in a row."""
         return bool(other.words) and str(other) in str(self)
 
 
 def fold(text: str) -> str:
-    """Without case, accents, marks of raised figures; white space collapsed; plain apostrophes, quotes and digits."""
+    """Return a text without case, accents and marks of raised figures; white space is collapsed, and apostrophes,
+    quotes and digits are plain."""
     if not text.isascii():
         text = _OTHER_DIGIT.sub(lambda match: str(unicodedata.decimal(match[0])), text)
         text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.translate(_LETTERS)))
@@ -103,7 +106,7 @@ def fold(text: str) -> str:
 
 
 def read(folded: str, *, joined: bool) -> WordSequence:
-    """The words of a folded text."""
+    """Return the words of a folded text."""
     words, gaps, held, end = [], [], [], 0
     for match in (_JOINED if joined else _PARTED).finditer(folded):
         word, start = match[0], match.start()
@@ -124,19 +127,20 @@ def read(folded: str, *, joined: bool) -> WordSequence:
 
 
 def keep_for_texts(function: Callable[[str], T]) -> Callable[[str], T]:
-    """The function with what it gave for many short texts, for passages are asked for many an answer, and two long."""
+    """Cache a function's results for many short texts, since passages are compared with many answers, and for two long
+    ones."""
     short, long = lru_cache(4096)(function), lru_cache(2)(function)
     return lambda text: short(text) if len(text) <= _LONGEST_KEPT else long(text)
 
 
 @keep_for_texts
 def readings(folded: str) -> tuple[WordSequence, WordSequence]:
-    """Joined and parted."""
+    """Return both readings of a text: with joined and with separated punctuation."""
     return read(folded, joined=True), read(folded, joined=False)
 
 
 def find_dates(folded: str) -> Iterator[tuple[re.Match[str], Date]]:
-    """The days and months of a text, in their order. A year alone is a number."""
+    """Return the days and months of a text, in their order. A year alone is a number."""
     for match in _DATE.finditer(folded):
         year, number, day, day1, month1, year1, month2, day2, year2, month3, year3 = match.groups()
         name = month1 or month2 or month3
@@ -148,32 +152,32 @@ def find_dates(folded: str) -> Iterator[tuple[re.Match[str], Date]]:
 
 
 def date_of(folded: str) -> Date | None:
-    """The date that the text is, if it is one and nothing else."""
+    """Return the date that the text is, if it is one and nothing else."""
     text = folded.strip(" .,")
     found = next(find_dates(text), None)
     return found[1] if found and found[0].span() == (0, len(text)) else None
 
 
 def covers_date(date: Date, gold: Date) -> bool:
-    """Does a date say all that another says?"""
+    """Tell whether a date says all that another says."""
     return all(wanted is None or part == wanted for part, wanted in zip(date, gold, strict=True))
 
 
 def is_number(word: str) -> bool:
-    """Is a word of a reading a number?"""
+    """Tell whether a word of a reading is a number."""
     return word.lstrip("-").replace(".", "", 1).isdecimal()
 
 
 @cache
 def nations() -> dict[str, tuple[str, ...]]:
-    """By each name of a country or its people all of them, as `nations.txt` has them, a line each."""
+    """Return for each name of a country or its people all of them, from the lines of `nations.txt`."""
     names = [tuple(name.strip() for name in re.split(r"[:/]", line)) for line in _nation_lines()]
     return {name_key(name): each for each in names for name in each}
 
 
 @cache
 def peoples() -> frozenset[str]:
-    """Keys of the names of their people alone, which stand behind the colon of a line."""
+    """Return the keys of the names of peoples alone, which come after the colon of a line of `nations.txt`."""
     return frozenset(name_key(name) for line in _nation_lines() for name in line.partition(":")[2].split("/"))
 
 
@@ -184,7 +188,7 @@ def _nation_lines() -> list[str]:
 
 @keep_for_texts
 def name_key(name: str) -> str:
-    """The same for a name however it is written; empty for what is too long for one."""
+    """Return a key that is equal for all spellings of a name; empty for a text that is too long for one."""
     return str(read(fold(name), joined=True)) if len(name) < LONGEST_NAME else ""
 
 

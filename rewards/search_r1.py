@@ -12,30 +12,30 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchR1Constants:
-    """The constants of the reward; all zero: exact match alone."""
+    """The constants of Search-R1's reward; all zero by default, which pays exact match alone."""
 
     structure: float = 0.0
-    """What the right form is worth: paid for a wrong answer, kept back from a right one in a broken form."""
+    """Worth of the right form: paid for a wrong answer, and deducted from a right one in a broken form."""
     final: float = 0.0
-    """For a wrong answer in a broken form, as long as there is an answer."""
+    """Reward of a wrong answer in a broken form, as long as there is an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchR1Reward:
-    """The parts of the reward, and their sum."""
+    """The parts of Search-R1's reward, and their sum."""
 
     total: float
-    """In [0, 1]."""
+    """Total reward, in [0, 1]."""
     exact_match: float
-    """0 or 1."""
+    """Exact match of the answer, 0 or 1."""
     format: float
-    """What the form adds or, where it is broken, takes off."""
+    """What the form adds or, where it is broken, deducts."""
 
 
 def search_r1_reward(
     *, exact_match: float, has_answer: bool, format_holds: bool, constants: SearchR1Constants = SearchR1Constants()
 ) -> SearchR1Reward:
-    """All parts and the total. `has_answer`: did the agent give any?"""
+    """Return all parts and the total. `has_answer`: whether the agent gave any answer."""
     if exact_match:
         format = 0.0 if format_holds else 0.0 - constants.structure  # 0.0, not -0.0
     elif format_holds:

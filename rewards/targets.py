@@ -1,8 +1,8 @@
-"""What training takes for right: gold answers and, by rule alone, their other names and spellings.
+"""Targets of training: gold answers and, by rule alone, their other names and spellings.
 
-Rewards of papers compare strings, filters ask the matcher. So that both mean the same by "right", the target of a
-question has each name by which the matcher takes a gold answer, as far as rules can write it down. Nothing of it was
-said by a model, and the matcher calls each of these names right.
+Rewards of papers compare strings, filters use the matcher. So that both mean the same by "right", the target of a
+question has each name by which the matcher takes a gold answer, as far as rules can write it down. No model suggests
+any of them, and the matcher finds each of these names right.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _MONTHS = "January February March April May June July August September October N
 
 
 def right_names(golds: Sequence[str], *, fewest_letters: int = 1) -> tuple[str, ...]:
-    """The gold answers as they stand, then their other names and spellings, none twice as answers are normalised.
+    """Return the gold answers as they are, then their other names and spellings, none twice as answers are normalised.
 
-    `fewest_letters`: shorter ones are not added. A reward that covers by characters would find them within words.
+    `fewest_letters`: shorter ones are not added, since a reward that compares by characters would find them within
+    words.
     """
     names = list(dict.fromkeys(golds))
     known = set(map(normalize_answer, golds))
@@ -38,7 +39,8 @@ def right_names(golds: Sequence[str], *, fewest_letters: int = 1) -> tuple[str, 
 
 
 def score_by_target(prediction: str, golds: Sequence[str], *, judged_right: bool = False) -> TrajectoryReward:
-    """The reward columns of a row that is trained on: the parts are those that a reward finds over `right_names`.
+    """Return the reward columns of a row that is trained on: the parts are those that a reward finds over
+    `right_names`.
 
     `total` is the matcher's verdict over the gold answers, or 1.0 for an answer that a judge found right.
     """
@@ -52,14 +54,15 @@ def score_by_target(prediction: str, golds: Sequence[str], *, judged_right: bool
 
 
 def is_never_quoted(answer: str) -> bool:
-    """Yes and no: no text has to say them."""
+    """Tell whether an answer is yes or no, which no text has to say."""
     return normalize_answer(answer) in _NEVER_QUOTED
 
 
 def state_gold(texts: Iterable[str], golds: Sequence[str]) -> bool | None:
-    """Does a text state a gold answer, or another name of it? By words alone: it need not say that it is the answer.
+    """Tell whether a text states a gold answer, or another name of it. Only words are compared: the text need not say
+    that it is the answer.
 
-    None where words cannot tell: texts bear out "yes" and "no" without saying them.
+    The result is None where words cannot tell: texts support "yes" and "no" without saying them.
     """
     if any(map(is_never_quoted, golds)):
         return None

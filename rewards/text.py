@@ -1,4 +1,4 @@
-"""The metrics of texts, as the published evaluators count them, on SQuAD's answer normalisation."""
+"""The text metrics of the published evaluators, on SQuAD's answer normalisation."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize_answer(text: str) -> str:
-    """Lower case; ASCII punctuation deleted; a, an, the deleted; white space collapsed (Rajpurkar et al., 2016).
+    """Normalise an answer: lower case; ASCII punctuation deleted; a, an, the deleted; white space collapsed (Rajpurkar
+    et al., 2016).
 
-    Before, letters and their accents are composed (NFC): a text is the same however its characters are stored.
+    Before that, letters and their accents are composed (NFC): a text is the same however its characters are stored.
     """
     plain = _compose(_compose(text).lower().translate(_PUNCTUATION))
     return " ".join(_ARTICLES.sub(" ", plain).split())
 
 
 def exact_match(prediction: str, golds: Sequence[str]) -> float:
-    """1.0 if the normalised prediction equals a normalised gold answer, else 0.0. Empty texts never match.
+    """Return 1.0 if the normalised prediction equals a normalised gold answer, else 0.0. Empty texts never match.
 
-    Two texts of which normalising leaves nothing ("A", "The The", "!!!") are compared without it, case and white space
-    aside.
+    Two texts of which normalising leaves nothing ("A", "The The", "!!!") are compared without it, ignoring case and
+    white space.
     """
     predicted = normalize_answer(prediction)
     if not predicted:
@@ -36,7 +37,7 @@ def exact_match(prediction: str, golds: Sequence[str]) -> float:
 
 
 def f1(prediction: str, golds: Sequence[str]) -> float:
-    """The best F1 over the gold answers, in [0, 1]: words as bags, as SQuAD counts them. Empty texts give 0.0.
+    """Return the best F1 over the gold answers, in [0, 1]: words as bags, as SQuAD counts them. Empty texts give 0.0.
 
     Where normalising leaves nothing of both texts, 1.0 if they are the same as `exact_match` has it, else 0.0.
     """
@@ -67,11 +68,11 @@ _NO_WORD = re.compile(r"[\W_]+")
 
 
 def cover_exact_match(prediction: str, golds: Sequence[str], *, word_boundary: bool = False) -> float:
-    """1.0 if a normalised gold answer is part of the normalised prediction, else 0.0 (max over golds).
+    """Return 1.0 if a normalised gold answer is part of the normalised prediction, else 0.0 (max over golds).
 
-    By characters, as the published evaluators do it ("in" is covered by "Berlin"); `word_boundary` asks for whole
-    words. Empty texts never match; of texts of which normalising leaves nothing, only the same (`exact_match`). CEM
-    pays for verbosity: read it beside F1.
+    Characters are compared, as in the published evaluators ("in" is covered by "Berlin"); `word_boundary` compares
+    whole words. Empty texts never match; of texts of which normalising leaves nothing, only the same (`exact_match`).
+    CEM rewards verbosity: read it beside F1.
     """
     predicted = normalize_answer(prediction)
     if not predicted:
@@ -85,14 +86,15 @@ def _has_characters(text: str, part: str) -> bool:
 
 
 def has_words(text: str, words: str) -> bool:
-    """Do the words stand in the text, in a row? Both normalised: words are parted by single spaces."""
+    """Tell whether the words occur in the text, in a row. Both must be normalised: words are separated by single
+    spaces."""
     return bool(words) and f" {words} " in f" {text} "
 
 
 def evidence_recall(evidence: Sequence[str], passages: Sequence[Passage]) -> float:
-    """Share of the quotes that stand, word for word, in title and text of one of the passages.
+    """Return the share of the quotes that occur, word for word, in title and text of one of the passages.
 
-    Case and punctuation aside. A quote without words stands nowhere. 0.0 when there are no quotes.
+    Case and punctuation are ignored. A quote without words never occurs. The result is 0.0 when there are no quotes.
     """
     texts = [f" {_plain(passage.title)} {_plain(passage.text)} " for passage in passages]
     shown = [quote for quote in map(_plain, evidence) if quote and any(f" {quote} " in text for text in texts)]

@@ -57,7 +57,7 @@ class AgentCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelUsage:
-    """How many calls and tokens one model was asked for."""
+    """Number of calls and tokens that one model was asked for."""
 
     model: str
     calls: int
@@ -254,11 +254,11 @@ class AgentEpisode:
     golds: tuple[str, ...]
     """The gold answer, then its aliases."""
     options: tuple[str, ...] = ()
-    """See `Question.options`."""
+    """Texts of the options of the question; see `Question.options`."""
     correct_options: tuple[str, ...] = ()
-    """See `Question.correct_options`."""
+    """Letters of the correct options; see `Question.correct_options`."""
     answer_set: tuple[str, ...] = ()
-    """See `Question.answer_set`."""
+    """All answers that the question asks for; see `Question.answer_set`."""
     agent: str
     protocol: str
     """Name of the protocol that the conversation follows; empty when it follows none of trailforge."""

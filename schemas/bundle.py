@@ -113,10 +113,10 @@ class Bundle:
     theme: str
     """Words that the documents share and others rarely have, the most distinctive first."""
     links: tuple[BundleLink, ...] = ()
-    """Each pair of documents once, in their order."""
+    """Reasons for each pair of documents, each pair once, in their order."""
     askable: int | None = None
-    """How much each of its two best documents says of what both name and the other does not say, 0 to 8. None in rows
-    of version 1.1 and before."""
+    """How much each of the two best documents says, about what both name, that the other does not say, 0 to 8. None in
+    rows of version 1.1 and before."""
     retold: float | None = None
     """Share of one document's content that the other also reports, 0 to 1: near 1 for two reports of one event. None in
     rows of version 1.2 and before."""

@@ -68,7 +68,7 @@ class TrailforgeError(Exception):
 
 
 class InvalidInput(TrailforgeError):
-    """What a person gave is wrong. The message names the file, the row and the field where they are known."""
+    """An input from the user is wrong. The message names the file, the row and the field where they are known."""
 
     reason = "invalid_input"
     exit_code = 2
@@ -87,7 +87,7 @@ class InvalidInput(TrailforgeError):
 
 
 def check_least(numbers: object, least: int, *fields: str, must: str = "has to be") -> None:
-    """Raises `InvalidInput` for the first of these fields that is less."""
+    """Raise `InvalidInput` for the first of these fields that is less than `least`."""
     for field in fields:
         if getattr(numbers, field) < least:
             raise InvalidInput(f"{must} {least} or more", field=field)
@@ -179,8 +179,8 @@ class ContextOverflow(ProviderError):
 
 
 class MalformedReply(TrailforgeError):
-    """The reply did not follow its schema or grammar, nor did the one repair; or it seems to hold thoughts that nobody
-    declared. Belongs to one item."""
+    """The reply did not follow its schema or grammar, nor did the one repair; or it seems to hold thoughts that the
+    configuration does not declare. Belongs to one item."""
 
     reason = "malformed_reply"
     exit_code = 5
@@ -241,7 +241,7 @@ class NothingKept(TrailforgeError):
 
 
 class OutOfBand(TrailforgeError):
-    """A figure of finished data is outside of its band. The data is there; people are told."""
+    """A figure of finished data is outside of its band. The data is there, and people are notified."""
 
     reason = "out_of_band"
     exit_code = 12
@@ -314,7 +314,7 @@ def check_packages(modules: Iterable[str], purpose: str) -> None:
 
 
 def missing_package(error: ImportError) -> InvalidInput | None:
-    """The error to show for an import of an optional package that failed; None when it was another import."""
+    """Return the error to show for an import of an optional package that failed; None when it was another import."""
     module = (error.name or "").partition(".")[0]
     extra = EXTRAS.get(module)
     return InvalidInput(f"this needs the package {module}: {install_hint(extra)}") if extra else None

@@ -56,7 +56,7 @@ class EntityMatch:
     """The name that matched best: the label or an alias."""
     kind: MatchKind
     score: float
-    """0 to 1; 1 only for the label itself. Rounded to 6 decimals."""
+    """Agreement of the names from 0 to 1, rounded to 6 decimals; 1 only for the label itself."""
     margin: float
     """Difference between this score and that of the best other entity: 0 when names collide, negative for all but the
     best, the score itself when there is no other."""

@@ -16,7 +16,7 @@ def plugins(group: str) -> dict[str, importlib.metadata.EntryPoint]:
 
 
 def check_plugin(group: str, name: str, *, field: str, built_in: tuple[str, ...] = ()) -> None:
-    """Raises `InvalidInput` for a name that is neither built in nor an entry point's."""
+    """Raise `InvalidInput` for a name that is neither built in nor an entry point's."""
     if name not in built_in and name not in plugins(group):
         known = ", ".join([*built_in, *sorted(plugins(group))])
         raise InvalidInput(f"{name!r} is not one of {known}", field=field)

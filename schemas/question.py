@@ -82,9 +82,9 @@ class AskedQuestion:
     golds: tuple[str, ...]
     """The gold answer, then its aliases."""
     source_id: str
-    """See `Provenance.source_id`."""
+    """Id of the source; see `Provenance.source_id`."""
     num_hops: int | None
-    """See `Question.num_hops`; None when it is not known."""
+    """Number of facts to be looked up; see `Question.num_hops`. None when it is not known."""
     hops: tuple[Hop, ...] = ()
     support_titles: tuple[str, ...] = ()
     """Titles of the documents that the answer rests on; empty where the row does not have them."""

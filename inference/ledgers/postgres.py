@@ -1,8 +1,8 @@
 """The ledger of many machines: a table in a PostgreSQL server.
 
-A call is acknowledged once the server has committed it. The primary key decides who came first, however many workers
-write. When the server is away for a while, reading and writing wait for it; a write that is repeated because nobody
-knows whether it arrived finds itself, or who came first, and changes nothing.
+A call is acknowledged once the server has committed it. The primary key decides which write came first, however many
+workers write. When the server is away for a while, reading and writing wait for it; a write that is repeated because it
+may not have arrived finds itself, or an earlier write, and changes nothing.
 """
 
 from __future__ import annotations

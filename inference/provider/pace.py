@@ -1,6 +1,6 @@
 """Learns how many calls at a time, and how many a second, a server takes, from the calls that it refuses.
 
-Arithmetic alone, told the time in seconds on any clock.
+It only computes; callers pass the time in seconds on any clock.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Spell:
         return self.times[-1] - self.began if self.sent else 0.0
 
     def steepest(self, reserve: int, until: float) -> float:
-        """Return the highest rate at which calls were taken beyond a reserve, from any moment on until `until`.
+        """Return the highest rate at which calls were taken beyond a reserve, from any moment up to `until`.
 
         A server of that reserve permits no less, and no more if the reserve was full at that moment and empty then. A
         mean of the whole spell is too low: where less was sent than permitted, the reserve ran over.

@@ -1,9 +1,10 @@
 """The center of limits that hold over several processes: it grants what each of them may send and spend.
 
-It decides by the very `Throttle` and `Budget` that a process uses alone. A process reaches it by messages, which
-somebody carries in both directions, in order. Who is not heard of for `LEASE_S` is lost. Its permits are free at once;
-what it had set aside is free, or spent, when somebody has looked in the ledger whether the call was kept. So that
-nothing is kept after that, a process that may have been lost keeps nothing more of what it had asked before (`link`).
+It decides by the very `Throttle` and `Budget` that a process uses alone. A process reaches it by messages, which a
+transport carries in both directions, in order. A process that sends nothing for `LEASE_S` is lost. Its permits are free
+at once; what it had set aside is free, or spent, when somebody has looked in the ledger whether the call was kept. So
+that nothing is kept after that, a process that may have been lost keeps nothing more of what it had asked before
+(`link`).
 """
 
 from __future__ import annotations

@@ -89,14 +89,18 @@ class VllmConfig:
         if not 1 <= self.port <= 65535:
             raise InvalidInput(f"{self.port} is no port (1 to 65535)", field="server.port")
         if self.silence_s <= 0:
-            raise InvalidInput("has to be more than 0", field="server.silence_s")
+            raise InvalidInput(f"expected more than 0, got {self.silence_s}", field="server.silence_s")
         for name in ("price_per_hour", "tokens_per_second"):
             if getattr(self, name) < 0:
-                raise InvalidInput("has to be a number from 0 on", field=f"server.{name}")
+                raise InvalidInput(f"expected 0 or more, got {getattr(self, name)}", field=f"server.{name}")
         if self.tensor_parallel_size < 1:
-            raise InvalidInput("at least 1", field="server.tensor_parallel_size")
+            raise InvalidInput(
+                f"expected 1 or more, got {self.tensor_parallel_size}", field="server.tensor_parallel_size"
+            )
         if self.gpu_memory_share is not None and not 0 < self.gpu_memory_share <= 1:
-            raise InvalidInput("a share, above 0 and up to 1", field="server.gpu_memory_share")
+            raise InvalidInput(
+                f"expected a share above 0 and up to 1, got {self.gpu_memory_share}", field="server.gpu_memory_share"
+            )
         if wrong := [text for text in self.variables if not re.fullmatch(r"[A-Za-z_]\w*=.*", text, re.DOTALL)]:
             raise InvalidInput(f"expected NAME=value, got {wrong[0]!r}", field="server.variables")
 

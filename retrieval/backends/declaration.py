@@ -100,7 +100,7 @@ class Workbench:
 
     encoder: Encoder | None = None
     asker: Asker | None = None
-    """Asks a model, for builds and searches that need one."""
+    """Client that asks a model, for builds and searches that need one; None when there is none."""
     map: ShardMap = map_here
 
     @property
@@ -183,7 +183,7 @@ class Backend:
     """A function that returns for which of `build` and `find` a configuration asks a model."""
     estimate: Callable[[Sequence[Document], Any], Sequence[PlannedCalls]] = lambda documents, config: ()
     """A function that returns the calls that a build of these documents would make, without those that are repeated; it
-    loads and sends nothing. None where a build makes calls that cannot be estimated."""
+    loads and sends nothing. An empty result for a build that asks a model means that its calls cannot be estimated."""
 
     def read_numbers(self, options: Mapping[str, Any]) -> Any:
         """Return the configuration with these options.

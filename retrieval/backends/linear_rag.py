@@ -165,7 +165,7 @@ class LinearRagIndex:
         return [FoundPassage.of(self.documents[row], score, self._explain(row, reached)) for row, score in best]
 
     def places_of(self, name: str) -> list[Place]:
-        """Return the nodes that a name stands for; see `LinkedIndex.places_of`."""
+        """Return the node of a name, if the index has the name; see `LinkedIndex.places_of`."""
         row = self.links.names.rows.get(key_of(name))
         return [] if row is None else [("name", row)]
 

@@ -81,7 +81,7 @@ class RaptorConfig:
     neighbours: int = 10
     """Number of a node's neighbours in UMAP within a cluster; over all nodes it is the square root of their number."""
     most_clusters: int = 50
-    """Number of clusters that is no longer tried: at most one fewer are."""
+    """Exclusive upper limit on the number of clusters that are tried."""
     membership: float = 0.1
     """Probability above which a node belongs to a cluster."""
     longest_cluster: int = 3500

@@ -164,7 +164,8 @@ class Vectors:
         return Vectors(np.concatenate([self.matrix, more.matrix]))
 
     def grown(self, more: Vectors, config: AnnConfig, queries: np.ndarray) -> Vectors:
-        """Return `with_more` with an index that grows along, unless another kind is due or its recall falls."""
+        """Return `with_more` with the approximate index extended by the new rows; it is made anew when another kind is
+        due or its recall falls."""
         every = self.with_more(more)
         kind = config.choose(len(every))
         if self.ann is None or self.ann.stats.kind != kind:

@@ -1,1 +1,1 @@
-"""Indexes of any back end in folders: built shard by shard, described by a sealed manifest, opened by it."""
+"""Indexes of any back end in folders: built shard by shard, described by a sealed manifest, opened through it."""

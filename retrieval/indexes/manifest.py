@@ -1,4 +1,4 @@
-"""What an index says of itself: `index.json`, sealed, with the hashes of its files and what the build took."""
+"""The manifest of an index: `index.json`, sealed, with the hashes of its files and the costs of the build."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from trailforge.schemas import Document, InvalidInput, RetrievalError, from_dict
 MANIFEST, TEXTS, PAGES = "index.json", "texts.arrow", "pages.arrow"
 FORMAT = 3
 EARLIER = 2
-"""Still read. In it a paper's name says nothing of who built it; what asks no model is read as it is called now."""
+"""Earlier version of the format, which is still read. In it a paper's name does not say whether a model built the
+index; one that asks no model is read under its present name."""
 MEND = "build the index again"
 _EARLIER = "meta.json"
 """The manifest of format 1, which is not read."""
@@ -27,31 +28,32 @@ _EARLIER = "meta.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusFigures:
-    """What was indexed."""
+    """Size and hash of the corpus that was indexed."""
 
     name: str = ""
     sha256: str = ""
-    """Of the passages: ids, titles and texts, in order."""
+    """SHA-256 of the passages: ids, titles and texts, in order."""
     documents: int = 0
-    """Before they were cut."""
+    """Number of documents before they were cut."""
     tokens: int = 0
-    """Of the passages, by `schemas.text.count_tokens`, whatever encoder and model: what figures per token rest on."""
+    """Number of tokens of the passages, by `schemas.text.count_tokens`, whatever encoder and model; figures per token
+    use it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildFigures:
-    """What a build took, by all processes that worked on it, and what was added to it later."""
+    """Costs of a build, over all processes that worked on it, and of later additions."""
 
     seconds: float = 0.0
-    """Of the clock on the wall; what a killed process did after its last shard is not known."""
+    """Wall-clock seconds; the time that a killed process spent after its last shard is not known."""
     peak_memory_bytes: int = 0
-    """Of the largest process, with all that it held besides."""
+    """Peak memory of the largest process, including what else it held."""
     calls: int = 0
-    """Of a model, each counted once, also where the ledger had its reply."""
+    """Number of calls to models, each counted once, also where the ledger had its reply."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float | None = 0.0
-    """In the currency of the prices; None: none were given."""
+    """Cost in the currency of the prices; None when none were given."""
 
     def __add__(self, other: BuildFigures) -> BuildFigures:
         costs = None if self.cost is None or other.cost is None else self.cost + other.cost
@@ -67,52 +69,55 @@ class BuildFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexManifest:
-    """What an index is of, how it was made, and its files with their hashes."""
+    """Description of an index: its corpus, how it was made, and its files with their hashes."""
 
     format: int = FORMAT
     backend: str
     config: dict[str, Any]
     encoder: str = ""
-    """Empty: the back end needs none. So are the prefixes, and `dimension` is 0."""
+    """Name of the encoder; empty when the back end needs none. Then the prefixes are empty, too, and `dimension` is
+    0."""
     passage_prefix: str = ""
     query_prefix: str = ""
     dimension: int = 0
     model: str = ""
-    """That was asked while it was built; empty: none."""
+    """Name of the model that the build asked; empty when it asked none."""
     documents: int = 0
-    """Passages, as they are searched."""
+    """Number of passages that are searched."""
     chunking: Chunking | None = None
-    """How the documents of the corpus were cut into them; None: not at all."""
+    """How the documents of the corpus were cut into passages; None when they were not."""
     pages: Paging | None = None
     """How the documents were made pages to open, which the index keeps whole; None: it has passages alone."""
     corpus: CorpusFigures = CorpusFigures()
     figures: BuildFigures = BuildFigures()
     stats: dict[str, Any] = field(default_factory=dict)
-    """What the index says of itself (`Index.stats`)."""
+    """Figures that the index gives of itself (`Index.stats`)."""
     words: int = 0
-    """`words.WORDS_VERSION` at the build; 0 of the first one, which was not noted, and where none are kept."""
+    """Value of `words.WORDS_VERSION` at the build; 0 for the first version, which was not recorded, and for indexes
+    without words."""
     files: tuple[SealedFile, ...] = ()
     seal: str = ""
-    """See `retrieval.seals`."""
+    """Hash of the manifest itself; see `retrieval.seals`."""
 
     @property
     def bytes(self) -> int:
-        """On disk."""
+        """Return the size of the index on disk."""
         return sum(file.bytes for file in self.files)
 
     @property
     def hours_per_million(self) -> float:
-        """Hours to build per million tokens of the corpus."""
+        """Return the hours to build per million tokens of the corpus."""
         return self.figures.seconds / 3600 / max(1, self.corpus.tokens) * 1e6
 
     @property
     def cost_per_million(self) -> float | None:
-        """What a million tokens of the corpus cost, in the currency of the prices; None where these are not known."""
+        """Return the cost per million tokens of the corpus, in the currency of the prices; None where these are not
+        known."""
         return None if self.figures.cost is None else self.figures.cost / max(1, self.corpus.tokens) * 1e6
 
 
 def read_manifest(folder: Path) -> IndexManifest:
-    """The manifest of an index whose files have the right sizes; loads nothing.
+    """Read the manifest of an index whose files have the right sizes; loads nothing.
 
     Raises `RetrievalError` when the folder holds none, or a damaged or an earlier one.
     """
@@ -155,16 +160,18 @@ def _reading_numbers(folder: Path, manifest: IndexManifest) -> Iterator[None]:
 
 
 def read_numbers(folder: Path, manifest: IndexManifest) -> Any:
-    """The configuration of an index's back end. Raises `RetrievalError` for numbers of another version of that."""
+    """Return the configuration of an index's back end. Raises `RetrievalError` for settings of another version of
+    it."""
     record = load_backend(manifest.backend).config
     with _reading_numbers(folder, manifest):
         return from_dict(record, manifest.config)
 
 
 def describe_content(manifest: IndexManifest) -> dict[str, Any]:
-    """What an index holds, whenever it was built and whatever its corpus is called.
+    """Return a description of what an index holds that does not depend on when it was built and how its corpus is
+    called.
 
-    In the words of its own format, so that an index has one hash for as long as it lies there.
+    It uses the words of the index's own format, so that an index keeps its hash as long as it exists.
     """
     content = without_unsaid(to_dict(manifest))
     for name in ("figures", SEAL):
@@ -182,7 +189,7 @@ def without_unsaid(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_manifest(folder: Path, manifest: IndexManifest) -> None:
-    """Seal and write it. Raises `OSError`."""
+    """Seal and write a manifest. Raises `OSError`."""
     content = without_unsaid(to_dict(manifest))
     del content[SEAL]
     write_sealed(folder / MANIFEST, content)
@@ -217,9 +224,10 @@ def describe_figures(folder: Path, manifest: IndexManifest) -> list[tuple[str, s
 
 
 def plan_addition(folder: Path, documents: Iterable[Document]) -> tuple[Backend, Any, IndexManifest]:
-    """How documents are added to an index: its back end, the numbers of that, and what the index says of itself.
+    """Plan how documents are added to an index: with which back end and settings, and how they are cut.
 
-    Raises as `read_manifest`, and `InvalidInput` for a back end that takes none; only then are they read.
+    Raises as `read_manifest`, and `InvalidInput` for a back end that takes none; the documents are read only after
+    these checks.
     """
     manifest = read_manifest(folder)
     declared = load_backend(manifest.backend)

@@ -1,4 +1,4 @@
-"""The shards of a build, kept as they are finished: a build that was killed goes on with those that are missing."""
+"""The finished shards of a build on disk: a build that was killed goes on with those that are missing."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ from trailforge.retrieval.seals import file_hash
 from trailforge.schemas import OutputError, sync, to_dict
 
 Report = Callable[[str, int, int], None]
-"""Told of a part of a build by its name: shards that are finished, and all."""
+"""A function that is called with the name of a part of a build, its number of finished shards, and of all."""
 _PROGRESS = "progress.json"
 _NOTE_EVERY_S = 1.0
 
 
 class KeptShards:
-    """A `ShardMap` over a folder, for one build. Shards are named by their part and place, and hold what they are of.
+    """A `ShardMap` over a folder, for one build. Shards are named by part and position, and store the items that they
+    are of.
 
-    One is taken from the folder when its items are those of now. What a shard asked a model is kept with it, so that
-    it counts whoever paid for it.
+    A stored shard is used when its items equal the present ones. What a shard asked a model is stored with it, so that
+    it counts whichever process paid for it.
     """
 
     def __init__(
@@ -50,12 +51,12 @@ class KeptShards:
 
     @property
     def usage(self) -> Usage:
-        """Of the models that finished shards asked."""
+        """Return the calls and tokens of the models that finished shards asked."""
         return self._usage
 
     @property
     def spent(self) -> BuildFigures:
-        """Time and memory up to now, of all processes that worked on it."""
+        """Return time and memory so far, over all processes that worked on the build."""
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return BuildFigures(
             seconds=round(self._before.seconds + time.monotonic() - self._began, 3),

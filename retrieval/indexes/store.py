@@ -1,4 +1,4 @@
-"""Indexes in folders: built so that a killed build goes on, described by a sealed manifest, opened by it.
+"""Indexes in folders: built so that a killed build goes on, described by a sealed manifest, opened through it.
 
 manifest = await build_index(documents, Path("indexes/wiki"), "bm25")
 index = open_index(Path("indexes/wiki"))
@@ -73,11 +73,12 @@ class OpenIndex:
     pages: Pages
     """To open and read in."""
     files: HeldFiles = HeldFiles(Path(), (), MEND)  # noqa: RUF009 — none
-    """Looked at around every search."""
+    """The index's files, which are checked around every search."""
     _titles: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
-        """See `Index`. The sources of a passage are ids of the corpus, also where its documents were cut."""
+        """Return the best `k` passages with reasons; see `Index.find`. Sources are ids of the corpus, also where its
+        documents were cut."""
         with self.files.reading():
             found = await self.index.find(query, k)
         if self.manifest.chunking is None:
@@ -85,7 +86,7 @@ class OpenIndex:
         return [replace(each, sources=tuple(dict.fromkeys(map(source_of, each.sources)))) for each in found]
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """See `base.Retriever`. Some may be a `MadePassage`."""
+        """Return the best `k` passages, some of which may be a `MadePassage`; see `base.Retriever.retrieve`."""
         if isinstance(self.index, Retriever):
             with self.files.reading():
                 return await self.index.retrieve(query, k)
@@ -120,7 +121,7 @@ async def build_index(
     end, None its defaults. `encoder`: None opens the packaged one for a back end that needs one. `chunking`: None
     leaves documents as they are; tokens are the encoder's, where there is one. `pages`: makes each document a page to
     open, in parts, within which passages are cut: of `PASSAGE_TOKENS`, unless `chunking` says another length.
-    `prices`: of the model's tokens, for the manifest. `report` is told of every shard.
+    `prices`: of the model's tokens, for the manifest. `report` is called for every shard.
 
     Raises `InvalidInput` for a back end that there is not, a corpus without documents, and a configuration that asks a
     model where none is given, `RetrievalError` for an encoder that cannot be loaded, and `OutputError` when the folder
@@ -158,8 +159,8 @@ async def add_to_index(
 ) -> IndexManifest:
     """Add documents to an index, cut as those before them; all of them or none. Goes on as `build_index` does.
 
-    The new index takes the place of the one before in two renames: who opens it between them, or after a kill between
-    them and before the next call, finds none. Who has it open goes on with the one before.
+    The new index takes the place of the one before in two renames: a process that opens it between them, or after a
+    kill between them and before the next call, finds none. A process that has it open goes on with the one before.
 
     Raises `InvalidInput` for a back end that cannot, and for an id that is there, and otherwise as `build_index` and
     `open_index`.

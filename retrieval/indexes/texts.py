@@ -21,17 +21,18 @@ _ROWS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextsWritten:
-    """What was written."""
+    """Size and hash of the documents that were written."""
 
     documents: int
     tokens: int
-    """Of titles and texts by `schemas.text.count_tokens`: the same whatever back end, encoder and model."""
+    """Number of tokens of titles and texts by `schemas.text.count_tokens`: the same whatever back end, encoder and
+    model."""
     sha256: str
-    """Of ids, titles and texts, in order."""
+    """SHA-256 of ids, titles and texts, in order."""
 
 
 class MappedDocuments(Sequence[Document]):
-    """Documents by row, with id, title and text."""
+    """Documents by row, with id, title and text, read from a memory-mapped file."""
 
     def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -40,7 +41,7 @@ class MappedDocuments(Sequence[Document]):
 
     @classmethod
     def open(cls, path: Path) -> MappedDocuments:
-        """What `write_texts` wrote. Raises `RetrievalError` for what is not that."""
+        """Open a file that `write_texts` wrote. Raises `RetrievalError` for other files."""
         try:
             reader = pa.ipc.open_file(pa.memory_map(str(path)))
             batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]

@@ -26,7 +26,8 @@ _CHUNK = 200_000
 
 
 def build_kg(source: KgSource, out: Path) -> KgStats:
-    """Build a store in a folder, whole or not at all; the same source gives the same bytes. Returns what it holds.
+    """Build a store in a folder, whole or not at all; the same source gives the same bytes. Returns the store's
+    figures.
 
     Triples are merged and each kept once. Needs about 350 bytes of memory a triple at Wikidata5M's proportions. Raises
     `InvalidInput` for a source that cannot be read, has no triples or more than 5 % invalid rows, and `OutputError` for
@@ -102,7 +103,7 @@ def _save_ids(folder: Path, ids: pa.LargeStringArray) -> None:
 
 
 def id_hash(key: str) -> int:
-    """An id's hash, 32 bits."""
+    """Return the 32-bit hash of an id."""
     return zlib.crc32(key.encode())
 
 

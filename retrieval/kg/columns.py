@@ -21,7 +21,7 @@ def save(folder: Path, name: str, column: np.ndarray) -> None:
 
 
 def load(folder: Path, name: str) -> np.ndarray:
-    """A column, memory-mapped and read-only. Raises `RetrievalError` when it is missing or damaged."""
+    """Open a column, memory-mapped and read-only. Raises `RetrievalError` when it is missing or damaged."""
     path = folder / f"{name}.npy"
     try:
         column = np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray)  # a memmap costs 1 µs an index more
@@ -33,19 +33,21 @@ def load(folder: Path, name: str) -> np.ndarray:
 
 
 def offsets(lengths: np.ndarray) -> np.ndarray:
-    """Where each of a row of stretches begins, and at last where they end; shape (len(lengths) + 1,)."""
+    """Return where each of a row of stretches begins, and at last where they end; shape (len(lengths) + 1,)."""
     ends = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=ends[1:])
     return ends.astype(np.uint32) if ends[-1] <= _SMALL else ends
 
 
 def grouped(keys: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of each group, in order, as (starts, rows): those of group g are `rows[starts[g]:starts[g + 1]]`."""
+    """Return the rows of each group, in order, as (starts, rows): those of group g are `rows[starts[g]:starts[g +
+    1]]`."""
     return offsets(np.bincount(keys, minlength=groups)), np.argsort(keys, kind="stable")
 
 
 def stretches(starts: np.ndarray, groups: np.ndarray, rows: int) -> np.ndarray:
-    """Positions in all stretches of some groups, one after the other. Raises `IndexError` for any beyond `rows`."""
+    """Return the positions in all stretches of some groups, one after the other. Raises `IndexError` for any beyond
+    `rows`."""
     first, last = starts[groups].astype(np.int64), starts[groups + 1].astype(np.int64)
     if last.max(initial=0) > rows:
         raise IndexError(f"a stretch up to {last.max()} of {rows} rows")
@@ -53,26 +55,27 @@ def stretches(starts: np.ndarray, groups: np.ndarray, rows: int) -> np.ndarray:
 
 
 def stretch(first: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Positions `first[i]` up to `first[i] + lengths[i]` for each i, one after the other; int64."""
+    """Return positions `first[i]` up to `first[i] + lengths[i]` for each i, one after the other; int64."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) + np.repeat(first - (ends - lengths), lengths)
 
 
 def places(column: np.ndarray, values: np.ndarray, side: Literal["left", "right"] = "left") -> np.ndarray:
-    """Where values stand in a sorted column, or would. Of the column's type first, or NumPy would copy the column."""
+    """Return where values are in a sorted column, or would be. They are first cast to the column's type, since NumPy
+    would copy the column otherwise."""
     return np.searchsorted(column, values.astype(column.dtype), side=side)
 
 
 class Texts:
-    """A column of texts: UTF-8 one after the other, and where each begins."""
+    """A column of texts: their UTF-8 bytes one after the other, and where each begins."""
 
     def __init__(self, blob: np.ndarray, starts: np.ndarray) -> None:
         self._blob, self._starts = blob.data, starts
 
     @classmethod
     def load(cls, folder: Path, name: str) -> Texts:
-        """As `load`."""
+        """Open a column of texts; raises as `load`."""
         return cls(load(folder, f"{name}.utf8"), load(folder, f"{name}.starts"))
 
     def __len__(self) -> int:
@@ -82,13 +85,13 @@ class Texts:
         return str(self._blob[int(self._starts[row]) : int(self._starts[row + 1])], "utf-8")
 
     def between(self, first: int, last: int) -> list[str]:
-        """The texts of neighbouring rows. Raises `IndexError` for rows that are not there."""
+        """Return the texts of neighbouring rows. Raises `IndexError` for rows that do not exist."""
         if not first <= last <= len(self):
             raise IndexError(f"rows {first} to {last} of {len(self)}")
         return self.many(np.arange(first, last))
 
     def many(self, rows: np.ndarray | Sequence[int]) -> list[str]:
-        """The texts of some rows."""
+        """Return the texts of some rows."""
         rows = np.asarray(rows, np.int64)
         blob = self._blob
         spans = zip(self._starts[rows].tolist(), self._starts[rows + 1].tolist(), strict=True)
@@ -105,12 +108,12 @@ def save_texts(folder: Path, name: str, texts: pa.LargeStringArray) -> None:
 
 
 def as_texts(texts: Iterable[str]) -> pa.LargeStringArray:
-    """Texts as Arrow holds them."""
+    """Return texts as an Arrow array."""
     return pa.array(texts if isinstance(texts, list) else list(texts), pa.large_string())
 
 
 Keys = np.ndarray
-"""uint64, shape (n,)."""
+"""Type of keys: uint64, shape (n,)."""
 
 
 def mix(keys: Keys) -> Keys:
@@ -125,7 +128,7 @@ def mix(keys: Keys) -> Keys:
 
 
 def mix_one(key: int) -> int:
-    """`mix` of one key, whose bits beyond 64 do not count: twenty times faster than as an array."""
+    """Return `mix` of one key, ignoring its bits beyond 64: twenty times faster than as an array."""
     key &= _LARGE
     key = (key ^ key >> 30) * 0xBF58476D1CE4E5B9 & _LARGE
     key = (key ^ key >> 27) * 0x94D049BB133111EB & _LARGE
@@ -133,17 +136,17 @@ def mix_one(key: int) -> int:
 
 
 def bucket_bits(rows: int, per_bucket: int) -> int:
-    """Bits of a bucket's number, so that about so many rows share one."""
+    """Return the number of bits of a bucket's number for which about `per_bucket` rows share a bucket."""
     return max(1, (rows // per_bucket).bit_length())
 
 
 def buckets(mixed: Keys, bits: int) -> np.ndarray:
-    """The buckets of mixed keys: their highest bits; int64."""
+    """Return the buckets of mixed keys, which are their highest bits; int64."""
     return (mixed >> np.uint64(64 - bits)).astype(np.int64)
 
 
 def bucket_of(starts: np.ndarray, mixed: int, rows: int) -> slice:
-    """The rows of a mixed key's bucket, in a table with these bucket starts. Raises as `stretches`."""
+    """Return the rows of a mixed key's bucket, in a table with these bucket starts. Raises as `stretches`."""
     bucket = mixed >> (64 - bits_of(starts))
     first, last = int(starts[bucket]), int(starts[bucket + 1])
     if last > rows:
@@ -152,5 +155,5 @@ def bucket_of(starts: np.ndarray, mixed: int, rows: int) -> slice:
 
 
 def bits_of(starts: np.ndarray) -> int:
-    """The `bits` of a table with these bucket starts."""
+    """Return the `bits` of a table with these bucket starts."""
     return (len(starts) - 1).bit_length() - 1

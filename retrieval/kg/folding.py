@@ -1,4 +1,4 @@
-"""What of a name counts when names are compared: its words, without case, accents and punctuation."""
+"""Forms in which names are compared: their words, without case, accents and punctuation."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ _FUNCTION_WORDS = frozenset(
 
 
 def fold(text: str) -> str:
-    """A text without case, accents and surplus white space."""
+    """Return a text without case, accents and surplus white space."""
     return " ".join(strip_accents(text).casefold().split())
 
 
 def unqualified(name: str) -> str:
-    """A name without what only tells it from its namesakes: "Laserblast (1978 film)", "Jeanne de Bar, Countess of …".
+    """Return a name without what only distinguishes it from its namesakes: "Laserblast (1978 film)", "Jeanne de Bar,
+    Countess of …".
 
-    Empty where nothing of the kind stands behind it, or no word before it.
+    The result is empty where the name ends in nothing of the kind, or has no word before it.
     """
     return _cut(name, _QUALIFIER)
 
 
 def unbracketed(name: str) -> str:
-    """A name without its bracket, whatever comma it has: "Albert, Margrave of Meissen (1934–2012)". Empty as above."""
+    """Return a name without its bracket, whatever comma it has: "Albert, Margrave of Meissen (1934–2012)"; empty where
+    it ends in no bracket."""
     return _cut(name, _BRACKET)
 
 
@@ -42,32 +44,33 @@ def _cut(name: str, at: re.Pattern[str]) -> str:
 
 
 def name_words(name: str) -> list[str]:
-    """The words of a name in order. A name of signs alone ("!!!", a flag) is one word; none only for empty names."""
+    """Return the words of a name in order. A name of signs alone ("!!!", a flag) is one word; only empty names have
+    none."""
     folded = fold(name)
     return words_of(folded) or ([folded] if folded else [])
 
 
 def content_words(text: str) -> set[str]:
-    """The words of a text that say what it is about."""
+    """Return the words of a text that say what it is about."""
     return {word for word in name_words(text) if word not in _FUNCTION_WORDS}
 
 
 @dataclass(frozen=True, slots=True)
 class Spellings:
-    """Names as they are compared, name by name."""
+    """Names in the forms in which they are compared, name by name."""
 
     straight: list[str]
-    """Their words with spaces between them."""
+    """Words of each name, separated by spaces."""
     in_order: list[str]
-    """The same with the words sorted."""
+    """Words of each name, sorted and separated by spaces."""
     distinct: list[frozenset[str]]
-    """Of each its words, or those that say something, each once."""
+    """Distinct words of each name, or those of them that carry meaning."""
 
     @classmethod
     def of(
         cls, names: Iterable[Sequence[str]], distinct: Callable[[Sequence[str]], frozenset[str]] = frozenset
     ) -> Spellings:
-        """From the words of names, of which `distinct` makes what they share."""
+        """Make the forms from the words of names; `distinct` returns the words of a name that are compared as a set."""
         names = list(names)
         return cls(
             [" ".join(words) for words in names],
@@ -76,7 +79,7 @@ class Spellings:
         )
 
     def at(self, places: Sequence[int]) -> Spellings:
-        """Some of them."""
+        """Return the forms of some of the names."""
         return Spellings(
             [self.straight[place] for place in places],
             [self.in_order[place] for place in places],
@@ -85,6 +88,6 @@ class Spellings:
 
 
 def distinct_words(words: Sequence[str]) -> frozenset[str]:
-    """Those that say something; of a name that has none such ("The Who"), all."""
+    """Return the words that carry meaning; of a name that has none such ("The Who"), all words."""
     every = frozenset(words)
     return every - _FUNCTION_WORDS or every

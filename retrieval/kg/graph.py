@@ -1,4 +1,4 @@
-"""Adjacency in compressed rows, once by head and once by tail: the neighbours of an entity, relation by relation.
+"""The graph in compressed rows, once by head and once by tail: the neighbours of an entity, relation by relation.
 
 A *run* is all triples of one entity with one relation in one direction. Hubs have hundreds of thousands of triples but
 few runs, so what ranks runs first never reads all of a hub.
@@ -21,17 +21,17 @@ class Adjacency:
     """Triples seen from one end. Rows are numbers of entities and relations."""
 
     runs: np.ndarray
-    """Where each entity's runs begin; shape (entities + 1,)."""
+    """Position at which each entity's runs begin; shape (entities + 1,)."""
     relations: np.ndarray
-    """Each run's relation, rising within an entity; shape (runs,)."""
+    """Relation of each run, rising within an entity; shape (runs,)."""
     edges: np.ndarray
-    """Where each run's neighbours begin; shape (runs + 1,)."""
+    """Position at which each run's neighbours begin; shape (runs + 1,)."""
     neighbours: np.ndarray
-    """The entity at the other end, rising within a run; shape (triples,)."""
+    """Entity at the other end, rising within a run; shape (triples,)."""
 
     @classmethod
     def build(cls, owner: np.ndarray, relation: np.ndarray, neighbour: np.ndarray, entities: int) -> Adjacency:
-        """From triples sorted by (owner, relation, neighbour); int32 arrays, shape (triples,)."""
+        """Build from triples sorted by (owner, relation, neighbour); int32 arrays, shape (triples,)."""
         new = np.ones(len(owner), bool)
         new[1:] = (owner[1:] != owner[:-1]) | (relation[1:] != relation[:-1])
         first = np.flatnonzero(new)
@@ -45,23 +45,23 @@ class Adjacency:
 
     @classmethod
     def load(cls, folder: Path, name: str) -> Adjacency:
-        """As `columns.load`."""
+        """Open the columns of a common name; raises as `columns.load`."""
         return cls(*(load(folder, f"{name}.{column}") for column in _COLUMNS))
 
     def degree(self, entity: int) -> int:
-        """How many triples it has on this side."""
+        """Return the number of an entity's triples on this side."""
         return int(self.edges[self.runs[entity + 1]]) - int(self.edges[self.runs[entity]])
 
     def degrees(self, entities: np.ndarray) -> np.ndarray:
-        """`degree` of several entities; shape as given."""
+        """Return `degree` of several entities; shape as given."""
         return self.edges[self.runs[entities + 1]].astype(np.int64) - self.edges[self.runs[entities]]
 
     def relations_of(self, entity: int) -> np.ndarray:
-        """The relations it has on this side, rising."""
+        """Return the relations that an entity has on this side, rising."""
         return self.relations[int(self.runs[entity]) : int(self.runs[entity + 1])]
 
     def neighbours_of(self, entity: int, relation: int | None = None) -> np.ndarray:
-        """The entities at the other end, rising within each relation; of one relation if one is given."""
+        """Return the entities at the other end, rising within each relation; only of one relation if one is given."""
         first, last = int(self.runs[entity]), int(self.runs[entity + 1])
         if relation is not None:
             first += int(self.relations[first:last].searchsorted(relation))
@@ -69,7 +69,8 @@ class Adjacency:
         return self.neighbours[int(self.edges[first]) : int(self.edges[last])]
 
     def some_neighbours_of(self, entity: int, most: int) -> np.ndarray:
-        """Up to `most` entities at the other end: all, or where they are more as many of each relation."""
+        """Return up to `most` entities at the other end: all, or where there are more, equally many of each
+        relation."""
         if self.degree(entity) <= most:
             return self.neighbours_of(entity)
         starts = self.edges[int(self.runs[entity]) : int(self.runs[entity + 1])].astype(np.int64)[:most]
@@ -77,13 +78,13 @@ class Adjacency:
         return self.neighbours[stretch(starts, lengths)]
 
     def run_lengths(self, entity: int) -> np.ndarray:
-        """How many neighbours each of `relations_of` has."""
+        """Return the number of neighbours for each of `relations_of`."""
         first, last = int(self.runs[entity]), int(self.runs[entity + 1])
         return np.diff(self.edges[first : last + 1].astype(np.int64))
 
 
 def sorted_triples(heads: np.ndarray, relations: np.ndarray, tails: np.ndarray) -> np.ndarray:
-    """Distinct triples by (head, relation, tail); int32 columns in, shape (3, distinct) out."""
+    """Return distinct triples sorted by (head, relation, tail); int32 columns in, shape (3, distinct) out."""
     order = np.lexsort((tails, relations, heads))
     triples = np.stack([heads[order], relations[order], tails[order]])
     if triples.shape[1]:
@@ -94,7 +95,7 @@ def sorted_triples(heads: np.ndarray, relations: np.ndarray, tails: np.ndarray) 
 
 
 def both_ways(triples: np.ndarray, entities: int) -> tuple[Adjacency, Adjacency]:
-    """By head and by tail, of `sorted_triples`."""
+    """Return the adjacency by head and the one by tail, from `sorted_triples`."""
     heads, relations, tails = triples
     by_tail = np.lexsort((heads, relations, tails))
     return (

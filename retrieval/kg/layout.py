@@ -1,7 +1,7 @@
-"""A store's folder, sealed (`retrieval.seals`): its manifest, and what is said of a damaged one.
+"""The sealed folder of a store (`retrieval.seals`): its manifest, and the errors for a damaged one.
 
-Opening compares sizes; a run checks every byte before it starts (`check_once`). What still goes wrong while columns are
-read is laid at the door of the file that is damaged, if one is (`raise_damage`).
+Opening compares sizes; a run checks every byte before it starts (`check_once`). An error while columns are read is
+reported as damage of the file that is damaged, if one is (`raise_damage`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trailforge.schemas import InvalidInput, KgStats, RetrievalError, Trailforge
 
 MANIFEST = "manifest.json"
 FORMAT = 3
-"""Of the files and of the words of names (`retrieval.words`) in them."""
+"""Version of the format of the files, and of the words of names (`retrieval.words`) in them."""
 _MEND = "build the store again"
 
 
@@ -33,7 +33,7 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreManifest:
-    """What a store was made from, what it holds, and its files with their hashes."""
+    """Description of a store: its sources, its size, and its files with their hashes."""
 
     format: int
     source: str
@@ -41,7 +41,7 @@ class StoreManifest:
     stats: KgStats
     files: tuple[SealedFile, ...]
     seal: str = ""
-    """See `retrieval.seals`; empty in stores of earlier versions."""
+    """Hash of the manifest itself, see `retrieval.seals`; empty in stores of earlier versions."""
 
 
 class _Reader(Protocol):
@@ -55,7 +55,8 @@ Result = TypeVar("Result")
 
 
 def write_manifest(folder: Path, source: str, inputs: list[Path], stats: KgStats) -> None:
-    """Describe the files of a folder: what they were made from, what they hold, and their hashes."""
+    """Write a manifest of the files of a folder, with their hashes, the sources they were made from, and the store's
+    figures."""
     manifest = {
         "format": FORMAT,
         "source": source,
@@ -67,7 +68,7 @@ def write_manifest(folder: Path, source: str, inputs: list[Path], stats: KgStats
 
 
 def read_manifest(folder: Path) -> StoreManifest:
-    """The manifest of a store whose files have the right sizes.
+    """Read the manifest of a store whose files have the right sizes.
 
     Raises `InvalidInput` when the folder is no store, and `RetrievalError` when it is a damaged or an older one.
     """
@@ -95,19 +96,19 @@ def check_hashes(folder: Path) -> None:
 
 
 def check_once(folder: Path) -> None:
-    """`check_hashes`, unless that was done since anything in the store was written: see `seals.check_once`."""
+    """Run `check_hashes`, unless that was done since anything in the store was written; see `seals.check_once`."""
     seals.check_once(folder, MANIFEST, read_manifest(folder).files, _MEND)
 
 
 def hold_files(folder: Path, manifest: StoreManifest) -> seals.HeldFiles:
-    """A store's files as they are now: see there."""
+    """Return a store's files as they are now, held open; see `seals.HeldFiles`."""
     return seals.HeldFiles(folder, manifest.files, _MEND)
 
 
 def raise_damage(folder: Path, error: Exception) -> None:
-    """Raise `RetrievalError` for the damaged file of a store that could not be read; nothing when all are sound.
+    """Raise `RetrievalError` for the damaged file of a store that could not be read; do nothing when all are sound.
 
-    Our own errors say themselves what is wrong.
+    Errors of trailforge are left alone, since they say themselves what is wrong.
     """
     if not isinstance(error, TrailforgeError):
         check_hashes(folder)
@@ -116,7 +117,8 @@ def raise_damage(folder: Path, error: Exception) -> None:
 def reads(
     function: Callable[Concatenate[S, Arguments], Result],
 ) -> Callable[Concatenate[S, Arguments], Result]:
-    """For functions of a store: what only a damaged one makes them raise becomes `raise_damage`'s `RetrievalError`."""
+    """Decorate functions of a store: an error that only a damaged store causes becomes the `RetrievalError` of
+    `raise_damage`."""
 
     @functools.wraps(function)
     def read(store: S, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:

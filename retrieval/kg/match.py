@@ -1,8 +1,8 @@
-"""From a mention to entities, from a phrase to relations: how well a name agrees, and how surely it is the one.
+"""Matches mentions with entities, and phrases with relations: how well a name agrees, and how surely it is the one.
 
 A score is 1 for the label, 0.99 for an alias, at most 0.98 for the same words in another order or for a name that is
-only similar: what agrees exactly stands before what does not. Entities of equal score are told apart by how many words
-of the sub-query they and their neighbours have, then by degree.
+only similar: exact agreement ranks before all else. Entities of equal score are ranked by how many words of the
+sub-query they and their neighbours have, then by degree.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trailforge.retrieval.kg.vocabulary import agreement, edits
 from trailforge.schemas import EntityMatch, MatchKind, RelationMatch
 
 MIN_SCORE = 0.65
-"""What agrees less is no match. See "What does a score of entity matching mean?" in docs/performance.md."""
+"""Least score of a match. See "What does a score of entity matching mean?" in docs/performance.md."""
 _ALIAS = 0.01
 """What a score loses when it is an alias that agrees."""
 _INEXACT = 0.98
@@ -76,7 +76,7 @@ class _Scored(NamedTuple):
 
 @reads
 def match_entity(store: KgStore, mention: str, sub_query: str = "", k: int = 5) -> list[EntityMatch]:
-    """The `k` entities that a mention may mean, best first; none when no name is similar."""
+    """Return the `k` entities that a mention may mean, best first; none when no name is similar."""
     words = name_words(mention)[:_MOST_WORDS]
     best = [one for one in _best_entities(store, mention, words) if not store.is_value(one.row)]
     if not best or k <= 0:
@@ -106,7 +106,7 @@ def match_entity(store: KgStore, mention: str, sub_query: str = "", k: int = 5) 
 
 @reads
 def match_relation(store: KgStore, phrase: str, k: int = 5) -> list[RelationMatch]:
-    """The `k` relations that a phrase may mean, best first; of equal score the one with the lower row first.
+    """Return the `k` relations that a phrase may mean, best first; of equal score the one with the lower row first.
 
     "Directed by" asks from the head of a triple to its tail, "director of" the way back: see `RelationMatch.direction`.
     """
@@ -160,7 +160,8 @@ def _best_wordings(store: KgStore, words: Sequence[str]) -> dict[int, _Worded]:
 
 
 def similarities(words: Sequence[str], distinct: frozenset[str], names: Spellings) -> list[float]:
-    """How well names agree with a mention, 0 to 1, all by their words (see `name_words`); 1 only for the same words.
+    """Return how well names agree with a mention, 0 to 1, all by their words (see `name_words`); 1 only for the same
+    words.
 
     The best of three: letter by letter (edits, a swap counted as one, over the longer length), the same with the words
     sorted, and the share of distinct words in common times 0.89. All but sameness is capped at 0.98. `distinct`: the

@@ -1,8 +1,8 @@
-"""The names of all entities, found by their words.
+"""An index that finds the names of all entities by their words.
 
-Two ways in. By all words: a name's key is the sum of its words' hashes, so the order of words makes no difference, and
-a mention with misspelt words is looked up by the sums of what each word may mean. By some words: each word has the list
-of its names.
+There are two ways in. By all words: a name's key is the sum of its words' hashes, so the order of words makes no
+difference, and a mention with misspelt words is looked up by the sums of what each word may mean. By some words: each
+word has the list of its names.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NONE = np.zeros(0, np.int64)
 
 
 class NameIndex:
-    """Which names a list of words may mean. Names are rows."""
+    """An index from words to the names that they may mean. Names are given by their rows."""
 
     def __init__(self, folder: Path) -> None:
         self._by_word = load(folder, "postings.starts"), load(folder, "postings.names")
@@ -58,11 +58,11 @@ class NameIndex:
         self._words = load(folder, "names.words")
 
     def variants(self, words: Sequence[str]) -> list[Variants]:
-        """What each of some words may mean."""
+        """Return for each of some words the words that it may mean."""
         return [self.vocabulary.variants(word) for word in words]
 
     def candidates(self, words: Sequence[str], variants: Sequence[Variants]) -> list[np.ndarray]:
-        """Names that may be meant, the nearest first, in tiers.
+        """Return names that may be meant, the nearest first, in tiers.
 
         Those of the same words in any order, those whose words up to a bracket or comma are the same, and those within
         one edit; if there are none, those with a space more or less and those within two edits. `variants`: of the
@@ -75,7 +75,7 @@ class NameIndex:
         return tiers
 
     def exactly(self, words: Sequence[str]) -> np.ndarray:
-        """Names of just these words, in any order (and, very rarely, another whose hash is the same)."""
+        """Return names of exactly these words, in any order (and, very rarely, another one with the same hash)."""
         total = 0
         for word in words:
             row = self.vocabulary.find(word)
@@ -87,7 +87,7 @@ class NameIndex:
         return self._names[bucket][self._prints[bucket] == key & 0xFFFFFFFF].astype(np.int64) if words else _NONE
 
     def having(self, words: Sequence[str], most: int) -> np.ndarray:
-        """Names that have one of these words exactly; words with more than `most` names are passed over."""
+        """Return names that have one of these words exactly; words with more than `most` names are skipped."""
         rows = [row for row in map(self.vocabulary.find, words) if row is not None]
         return np.unique(np.concatenate([self._postings(row) for row in rows if self._count(row) <= most] or [_NONE]))
 
@@ -154,7 +154,8 @@ class NameIndex:
         return [[variants(word) for word in other] for other in plausible]
 
     def sharing(self, variants: Sequence[Variants]) -> np.ndarray:
-        """Names that share words with a mention, or what these are nearest to: of the rarest, those that share most."""
+        """Return names that share words, or their nearest variants, with a mention: of the rarest words, names that
+        share most."""
         meant = sorted({int(v.words[0]) for v in variants if len(v.words)}, key=lambda word: (self._count(word), word))
         if not meant:
             return _NONE
@@ -178,7 +179,7 @@ class NameIndex:
 
 
 def save_names(folder: Path, words: pa.LargeStringArray, counts: np.ndarray, cores: np.ndarray) -> int:
-    """Write the index of names, for `NameIndex`; how many distinct words there are.
+    """Write the index of names, for `NameIndex`; return the number of distinct words.
 
     `words`: of all names, one after the other; `counts`: how many each name has, at least one; `cores`: how many of
     these stand before its bracket or comma, 0 for names without; both of shape (names,).

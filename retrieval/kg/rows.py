@@ -1,6 +1,5 @@
-"""Rows about triples and names, and what they come to before they are a graph: names and triples by id, and the rows
-that cannot be used.
-"""
+"""Rows of triples and names, and their collection before the graph is built: names and triples by id, and the rows that
+cannot be used."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ _MONTHS = tuple("January February March April May June July August September Oct
 
 INSTANCE_OF = "instance of"
 CODE = r"[A-Z]\d+|/\w+/\S+|\w+:\S+|<.*>|_:\S+"
-"""An id of Wikidata, of Freebase, or any URI: what no entity is called."""
+"""Pattern of an id of Wikidata, of Freebase, or any URI, which no entity has as a name."""
 _DIGITS, _LETTERS = r"[0-9]+", r"[A-Za-z]+"
 _GATHERED = 500_000
 """Texts that are moved into Arrow at once."""
@@ -44,40 +43,40 @@ _ENOUGH_INVALID = 1000
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row by its fields."""
+    """A row with its fields, or with the reason why it cannot be used."""
 
     file: Path
     number: int
-    """From 1: the line of a text file, the position in another."""
+    """Number of the row from 1: the line of a text file, the position in another."""
     fields: dict[str, Any]
     columns: Mapping[str, str] = field(default_factory=dict)
-    """The column of each field, where they are called otherwise."""
+    """Column of each field, where it differs from the field's name."""
     problem: str = ""
-    """Why it cannot be used; empty when it has fields."""
+    """Reason why the row cannot be used; empty when it has fields."""
     fault: str | None = None
-    """The field at fault."""
+    """Name of the field at fault; None when there is none."""
     text: str = ""
-    """As it stands in a text file."""
+    """Text of the row in a text file."""
 
     @property
     def payload(self) -> str:
-        """The row as it was."""
+        """Return the row as text, for the list of rejected rows."""
         return self.text or json.dumps(self.fields, ensure_ascii=False, default=str)
 
     def get(self, name: str) -> Any:
-        """What a field holds; None where it has no column."""
+        """Return the content of a field; None where it has no column."""
         return self.fields.get(self.columns.get(name, name))
 
 
 def text_of(value: Any) -> str | None:
-    """An id or a label: a text that is not empty, or a whole number; None for anything else."""
+    """Return an id or a label: a text that is not empty, or a whole number; None for anything else."""
     if isinstance(value, str):
         return " ".join(value.split()) or None
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def value_of(text: str) -> str | None:
-    """What a literal says, as people read it: RDF's, with language or type, or a date; None for anything else.
+    """Return the readable form of a literal: one of RDF, with language or type, or a date; None for anything else.
 
     `"Ulm"@de` is Ulm, `"42"^^xsd:integer` 42, `+1879-03-14T00:00:00Z` 14 March 1879; with 00 for what is not known,
     `1879-03-00` is March 1879.
@@ -91,7 +90,7 @@ def value_of(text: str) -> str | None:
 
 
 def date_of(text: str) -> str | None:
-    """A date as people read it; None for what is none."""
+    """Return a date in readable form; None for what is none."""
     date = _DATE.fullmatch(text)
     if date is None:
         return None
@@ -108,7 +107,7 @@ def _one_line(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """A file, or a file inside an archive."""
+    """A text file, alone or inside an archive."""
 
     path: Path
     member: str | None = None
@@ -118,7 +117,7 @@ class TextFile:
         return str(self.path) if self.member is None else f"{self.path}/{self.member}"
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Lines that are not empty, with their numbers from 1. Bytes that are no UTF-8 become U+FFFD.
+        """Yield the lines that are not empty, with their numbers from 1. Bytes that are no UTF-8 become U+FFFD.
 
         Raises `InvalidInput` for a file that is missing, cut short or cannot be read, and for a line that is too long.
         """
@@ -132,7 +131,7 @@ class TextFile:
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes] | io.BufferedReader[Any]]:
-        """Its bytes, unpacked where it is gzip."""
+        """Open the file for reading bytes, unpacking gzip."""
         if self.member is not None:
             with tarfile.open(self.path) as archive:
                 file = archive.extractfile(self.member)
@@ -144,14 +143,14 @@ class TextFile:
 
 
 def members_of(path: Path) -> list[TextFile]:
-    """The files in a tar archive. Raises `InvalidInput` when it cannot be read."""
+    """Return the files in a tar archive. Raises `InvalidInput` when it cannot be read."""
     with readable(path), tarfile.open(path) as archive:
         return [TextFile(path, member.name) for member in archive.getmembers() if member.isfile()]
 
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turn what goes wrong with a file into `InvalidInput` that names it."""
+    """Turn errors of reading a file into `InvalidInput` that names it."""
     try:
         yield
     except FileNotFoundError as error:
@@ -194,7 +193,7 @@ class NamedThings:
         self._fresh_counts: list[int] = []
 
     def add(self, key: str, names: Iterable[str]) -> None:
-        """One thing's names, the label first. Repeated and empty ones are left out."""
+        """Add one thing's names, the label first. Repeated and empty ones are left out."""
         distinct = dict.fromkeys(" ".join(name.split()) for name in names)
         distinct.pop("", None)
         self._ids.fresh.append(key)
@@ -204,11 +203,11 @@ class NamedThings:
             self._flush()
 
     def ids(self) -> pa.ChunkedArray:
-        """The id of each addition."""
+        """Return the id of each addition."""
         return self._ids.all()
 
     def names(self) -> tuple[pa.ChunkedArray, np.ndarray]:
-        """All names, and how many each addition has."""
+        """Return all names, and how many each addition has."""
         self._flush()
         return self._names.all(), np.concatenate(self._counts)
 
@@ -220,7 +219,7 @@ class NamedThings:
 
 
 class Gathered:
-    """Where a source puts its rows."""
+    """Collects the rows of a source."""
 
     def __init__(self) -> None:
         self.entities, self.relations = NamedThings(), NamedThings()
@@ -231,12 +230,12 @@ class Gathered:
         self._heads, self._relations, self._tails = _Texts(), _Texts(), _Texts()
 
     def named(self, things: NamedThings, key: str, names: Iterable[str]) -> None:
-        """A valid row about one of the entities or relations: its id and names, the label first."""
+        """Add a valid row about one of the entities or relations: its id and names, the label first."""
         self.rows += 1
         things.add(key, names)
 
     def triple(self, head: str, relation: str, tail: str) -> None:
-        """A valid row that is a triple, by ids."""
+        """Add a valid row that is a triple, by ids."""
         self.rows += 1
         self._heads.fresh.append(head)
         self._relations.fresh.append(relation)
@@ -246,12 +245,12 @@ class Gathered:
                 column.flush()
 
     def instance(self, key: str, kind: str) -> None:
-        """What a row about an entity says it is, by id or label: a triple, but no row."""
+        """Add the kind of an entity, by id or label: a triple that counts as no row."""
         self.rows -= 1
         self.triple(key, INSTANCE_OF, kind)
 
     def fact(self, head: str, relation: str, value: str) -> None:
-        """A valid row that is a triple with a value instead of a tail: a date, a number, a text."""
+        """Add a valid row that is a triple with a value instead of a tail: a date, a number, a text."""
         key = value_id(value)
         if key not in self._values:
             self._values.add(key)
@@ -259,11 +258,11 @@ class Gathered:
         self.triple(head, relation, key)
 
     def triples(self) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.ChunkedArray]:
-        """All heads, relations and tails, by id."""
+        """Return all heads, relations and tails, by id."""
         return self._heads.all(), self._relations.all(), self._tails.all()
 
     def reject(self, file: object, row: int, field: str | None, problem: str, payload: str) -> None:
-        """A row that cannot be used. Raises `InvalidInput` when there are too many of them."""
+        """Add a row that cannot be used. Raises `InvalidInput` when there are too many of them."""
         self.rows += 1
         detail = str(InvalidInput(problem, file=file, row=row, field=field))
         rejected = RejectedRow(
@@ -284,22 +283,23 @@ class Gathered:
 
 
 def shape_of(key: str) -> str:
-    """How an id is built, each row of digits as 0 and each of letters as a: `n0012` as `a0`."""
+    """Return the pattern of an id, with each run of digits as 0 and of letters as a: `n0012` becomes `a0`."""
     return re.sub(_LETTERS, "a", re.sub(_DIGITS, "0", key))
 
 
 def shapes_of(keys: pa.LargeStringArray) -> pa.LargeStringArray:
-    """`shape_of` of each."""
+    """Return `shape_of` of each id."""
     return pc.replace_substring_regex(pc.replace_substring_regex(keys, _DIGITS, "0"), _LETTERS, "a")
 
 
 def value_id(value: str) -> str:
-    """The id of a value: between quotation marks, as no entity's is."""
+    """Return the id of a value: the value between quotation marks, which no entity's id has."""
     return f'"{value}"'
 
 
 def codes_of(groups: Sequence[pa.ChunkedArray]) -> tuple[pa.LargeStringArray, list[np.ndarray]]:
-    """Groups of texts as numbers (int32, same lengths), and the distinct texts in the order they first come."""
+    """Return groups of texts as numbers (int32, same lengths), and the distinct texts in the order in which they first
+    come."""
     encoded = pa.chunked_array(list(chain.from_iterable(g.chunks for g in groups)), pa.large_string())
     encoded = encoded.dictionary_encode().unify_dictionaries()
     numbers = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks] or [np.zeros(0, np.int32)])

@@ -1,4 +1,4 @@
-"""Where graphs come from: Wikidata5M and CoDEx as published, tables of triples, and JSON in the form of KQA Pro."""
+"""Sources of graphs: Wikidata5M and CoDEx as published, tables of triples, and JSON in the form of KQA Pro."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _BROKEN = "\ufffd"
 
 
 class KgSource(Protocol):
-    """Published files of a graph."""
+    """The interface of a graph's published files."""
 
     @property
     def name(self) -> str:
-        """Of the graph or its format."""
+        """Return the name of the graph or of its format."""
         ...
 
     def files(self) -> list[Path]:
-        """What is read. Raises `InvalidInput` when something is missing."""
+        """Return the files to be read. Raises `InvalidInput` when something is missing."""
         ...
 
     def read(self, into: Gathered) -> None:
@@ -66,11 +66,11 @@ class Wikidata5M:
     name = "wikidata5m"
 
     def files(self) -> list[Path]:
-        """See `KgSource`."""
+        """Return the files to be read; see `KgSource.files`."""
         return sorted({file.path for file in self._found().values()})
 
     def read(self, into: Gathered) -> None:
-        """See `KgSource`."""
+        """Read all rows; see `KgSource.read`."""
         files = self._found()
         _named_lines(files["wikidata5m_entity"], into, into.entities)
         _named_lines(files["wikidata5m_relation"], into, into.relations)
@@ -88,7 +88,7 @@ class Wikidata5M:
         missing = [f"{stem}.txt" for stem in wanted if stem not in found]
         if missing:
             raise InvalidInput(
-                f"lacks {', '.join(missing)}; wanted are Wikidata5M's archives transductive, inductive and alias",
+                f"lacks {', '.join(missing)}; expected Wikidata5M's archives transductive, inductive and alias",
                 file=self.folder,
             )
         return {stem: found[stem] for stem in wanted}
@@ -103,21 +103,21 @@ _WIKIDATA5M_TRIPLES = tuple(
 class Codex:
     """A checkout of CoDEx's `data/`: `triples/*/{train,valid,test}.txt` of all sizes, English labels.
 
-    What `types/` says of entities, where it is there, becomes triples *instance of*.
+    Types of entities in `types/`, where it exists, become triples *instance of*.
     """
 
     folder: Path
     name = "codex"
 
     def files(self) -> list[Path]:
-        """See `KgSource`."""
+        """Return the files to be read; see `KgSource.files`."""
         triples = [p for p in sorted(self.folder.glob("triples/*/*.txt")) if p.stem in ("train", "valid", "test")]
         if not triples:
-            raise InvalidInput("has no triples/*/train.txt; wanted is the folder data/ of CoDEx", file=self.folder)
+            raise InvalidInput("has no triples/*/train.txt; expected the folder data/ of CoDEx", file=self.folder)
         return [*self._names().values(), *triples, *self._types()]
 
     def read(self, into: Gathered) -> None:
-        """See `KgSource`."""
+        """Read all rows; see `KgSource.read`."""
         for kind, path in self._names().items():
             _named_objects(path, into, into.entities if kind == "entities" else into.relations)
         types = self._types()
@@ -154,15 +154,16 @@ class Tables:
     entities: tuple[Path, ...] = ()
     relations: tuple[Path, ...] = ()
     columns: tuple[tuple[str, str], ...] = ()
-    """Ours and theirs, where triples call a column otherwise: `(("head", "head_qid"), ("head_label", "head"))`."""
+    """Pairs of a field and the column of triples that holds it, where their names differ: `(("head", "head_qid"),
+    ("head_label", "head"))`."""
     name: str = "tables"
 
     def files(self) -> list[Path]:
-        """See `KgSource`."""
+        """Return the files to be read; see `KgSource.files`."""
         return [*self.entities, *self.relations, *self.triples]
 
     def read(self, into: Gathered) -> None:
-        """See `KgSource`."""
+        """Read all rows; see `KgSource.read`."""
         for path in self.entities:
             _named_rows(path, into, into.entities)
         for path in self.relations:
@@ -188,11 +189,11 @@ class KqaJson:
     name = "kqa"
 
     def files(self) -> list[Path]:
-        """See `KgSource`."""
+        """Return the files to be read; see `KgSource.files`."""
         return [self.path]
 
     def read(self, into: Gathered) -> None:
-        """See `KgSource`."""
+        """Read all rows; see `KgSource.read`."""
         graph = _object(self.path)
         number = 0
         for kind, is_a in (("concepts", SUBCLASS_OF), ("entities", INSTANCE_OF)):
@@ -206,9 +207,8 @@ class KqaJson:
 def open_source(
     path: Path, *, entities: Iterable[Path] = (), relations: Iterable[Path] = (), columns: dict[str, str] | None = None
 ) -> KgSource:
-    """The source that a path is: a folder of Wikidata5M, of CoDEx, or of `triples.tsv`, `entities.tsv` and
-    `relations.tsv`; KQA Pro's `kb.json`, which begins with its concepts or entities; else a table of triples.
-    """
+    """Return the source at a path: a folder of Wikidata5M, of CoDEx, or of `triples.tsv`, `entities.tsv` and
+    `relations.tsv`; KQA Pro's `kb.json`, which begins with its concepts or entities; else a table of triples."""
     if path.is_dir():
         if (path / "triples").is_dir():
             return Codex(path)

@@ -22,7 +22,7 @@ from trailforge.retrieval.kg.rows import CODE, shape_of
 from trailforge.schemas import InvalidInput, KgEntity, KgTriple
 
 Direction = Literal["out", "into"]
-"""Which side of a triple an entity is on: `out` as its head, `into` as its tail."""
+"""Side of a triple that an entity is on: `out` as its head, `into` as its tail."""
 _CODE = re.compile(CODE)
 _MOST_SHAPES = 10_000
 _WORDINGS = "relation_aliases.txt"
@@ -39,8 +39,8 @@ def _common_wordings() -> dict[str, tuple[str, ...]]:
 class KgStore:
     """A knowledge graph on disk, read-only. Opening reads no column, so it takes milliseconds at any size.
 
-    To its users entities and relations go by id, inside the package by row; `out` and `into` are for those who walk
-    the graph, by row too.
+    Callers outside the package identify entities and relations by id, the package itself by row; `out` and `into` allow
+    walking the graph, by row too.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -70,7 +70,7 @@ class KgStore:
         check_hashes(self.folder)
 
     def check_once(self) -> None:
-        """`check`, unless that was done since any file was written: for the start of whatever uses the store."""
+        """Run `check`, unless that was done since any file was written. Call it before the store is used."""
         check_once(self.folder)
 
     def __len__(self) -> int:
@@ -84,46 +84,47 @@ class KgStore:
 
     @reads
     def entity(self, entity: str) -> KgEntity:
-        """An entity by id. Raises `InvalidInput` for an id that the store has not, as all methods do."""
+        """Return an entity by id. Raises `InvalidInput` for an unknown id, as all methods do."""
         row = self.row(entity)
         label, *aliases = self.names_of(row)
         return KgEntity(id=entity, label=label, aliases=tuple(aliases), degree=self.degree_of(row))
 
     @reads
     def label(self, entity: str) -> str:
-        """Its first name."""
+        """Return the entity's first name."""
         return self.label_of(self.row(entity))
 
     @reads
     def aliases(self, entity: str) -> tuple[str, ...]:
-        """Its other names."""
+        """Return the entity's other names."""
         return tuple(self.names_of(self.row(entity))[1:])
 
     @reads
     def degree(self, entity: str) -> int:
-        """Triples it is head of, plus triples it is tail of."""
+        """Return the number of triples with the entity as head, plus the number with it as tail."""
         return self.degree_of(self.row(entity))
 
     @reads
     def relation_label(self, relation: str) -> str:
-        """The first name of a relation."""
+        """Return the first name of a relation."""
         return self.relation_names[self.relation_row(relation)][0]
 
     @reads
     def relations_of(self, entity: str, direction: Direction) -> list[tuple[str, int]]:
-        """The relations that an entity has in a direction, with the number of neighbours over each."""
+        """Return the relations that an entity has in a direction, with the number of neighbours over each."""
         row, side = self.row(entity), getattr(self, direction)
         lengths = side.run_lengths(row).tolist()
         return [(self._relations[r], n) for r, n in zip(side.relations_of(row).tolist(), lengths, strict=True)]
 
     @reads
     def neighbours(self, entity: str, relation: str, direction: Direction) -> list[str]:
-        """The entities that a relation leads to: from a head to its tails (`out`), or back (`into`)."""
+        """Return the entities that a relation leads to: from a head to its tails (`out`), or back (`into`)."""
         side: Adjacency = getattr(self, direction)
         return self._ids.many(side.neighbours_of(self.row(entity), self.relation_row(relation)))
 
     def triples_of(self, entity: str, relation: str | None = None) -> Iterator[KgTriple]:
-        """Its triples as head, then those as tail; of one relation if one is given. A loop comes once."""
+        """Return the entity's triples as head, then those as tail; only of one relation if one is given. A loop is
+        returned once."""
         try:
             yield from self._triples_of(self.row(entity), None if relation is None else self.relation_row(relation))
         except Exception as error:
@@ -142,7 +143,7 @@ class KgStore:
     # By row
 
     def find(self, entity: str) -> int | None:
-        """The row of an entity; None when the store has not that id."""
+        """Return the row of an entity; None for an unknown id."""
         starts, rows = self._id_rows
         bucket = id_hash(entity) >> (32 - bits_of(starts))
         return next(
@@ -150,37 +151,38 @@ class KgStore:
         )
 
     def is_value(self, row: int) -> bool:
-        """Whether it is no entity but what a fact says of one: a date, a number, a text."""
+        """Tell whether a row is a value of a fact, such as a date, a number or a text, rather than an entity."""
         return self._ids[row].startswith('"') and not self.out.degree(row)
 
     def row(self, entity: str) -> int:
-        """`find`, where the id must be there."""
+        """Return the row of an entity. Raises `InvalidInput` for an unknown id."""
         row = self.find(entity)
         if row is None:
             raise InvalidInput(f"{self.folder} has no entity {entity!r}", field="entity")
         return row
 
     def relation_row(self, relation: str) -> int:
-        """The row of a relation."""
+        """Return the row of a relation."""
         row = self._relation_rows.get(relation)
         if row is None:
             raise InvalidInput(f"{self.folder} has no relation {relation!r}", field="relation")
         return row
 
     def id_of(self, row: int) -> str:
-        """An entity's id."""
+        """Return an entity's id."""
         return self._ids[row]
 
     def label_of(self, row: int) -> str:
-        """An entity's first name."""
+        """Return an entity's first name."""
         return self._names[int(self._names_of[row])]
 
     def labels_of(self, rows: np.ndarray) -> list[str]:
-        """The first names of several entities."""
+        """Return the first names of several entities."""
         return self._names.many(self._names_of[rows])
 
     def is_named(self, row: int) -> bool:
-        """Is its label a name? Where a source has no other name, the id is one unless it is built as others' ids."""
+        """Tell whether an entity's label is a name. Where a source has no other name, the id counts as one unless it
+        has the form of others' ids."""
         label = self.label_of(row)
         return label != self._ids[row] or not (_CODE.fullmatch(label) or shape_of(label) in self._code_shapes)
 
@@ -192,39 +194,40 @@ class KgStore:
         return frozenset(shape_of(key) for key, label in pairs if key != label and not key.startswith('"'))
 
     def names_of(self, row: int) -> list[str]:
-        """All names of an entity, the label first."""
+        """Return all names of an entity, the label first."""
         return self._names.between(int(self._names_of[row]), int(self._names_of[row + 1]))
 
     @reads
     def namesakes(self, name: str) -> np.ndarray:
-        """The entities that have this name, as label or alias; case, accents and punctuation aside. Rising rows."""
+        """Return the entities that have this name, as label or alias, as rising rows; case, accents and punctuation are
+        ignored."""
         words = name_words(name)
         names = self.names.exactly(words)
         same = [name_words(text) == words for text in self._names.many(names)]
         return np.unique(self.owners(names[np.array(same, bool)]))
 
     def owners(self, names: np.ndarray) -> np.ndarray:
-        """The entities that have these names, by row; shape as given."""
+        """Return the entities that have these names, by row; shape as given."""
         return places(self._names_of, names, "right") - 1
 
     def are_labels(self, names: np.ndarray, owners: np.ndarray) -> np.ndarray:
-        """Which of the names are their owners' labels; shape as given."""
+        """Return which of the names are their owners' labels; shape as given."""
         return self._names_of[owners] == names
 
     def name_texts(self, names: np.ndarray) -> list[str]:
-        """The texts of some names."""
+        """Return the texts of some names."""
         return self._names.many(names)
 
     def degree_of(self, row: int) -> int:
-        """See `degree`."""
+        """Return the degree of an entity; see `degree`."""
         return self.out.degree(row) + self.into.degree(row)
 
     def degrees(self, rows: np.ndarray) -> np.ndarray:
-        """`degree` of several entities; int64, shape as given."""
+        """Return `degree` of several entities; int64, shape as given."""
         return self.out.degrees(rows) + self.into.degrees(rows)
 
     def triple(self, head: int, relation: int, tail: int) -> KgTriple:
-        """A triple of rows, readable."""
+        """Return the triple of these rows in readable form."""
         return KgTriple(
             head=self._ids[head],
             relation=self._relations[relation],
@@ -235,12 +238,13 @@ class KgStore:
         )
 
     def relation_id(self, row: int) -> str:
-        """A relation's id."""
+        """Return a relation's id."""
         return self._relations[row]
 
     @cached_property
     def relation_names(self) -> list[list[str]]:
-        """All names of every relation, by row, the label first. Held in memory: there are about a thousand."""
+        """Return all names of every relation, by row, the label first. They are held in memory: there are about a
+        thousand."""
         texts, starts = self._relation_names
         bounds = starts.tolist()
         names = texts.between(0, len(texts))
@@ -248,7 +252,7 @@ class KgStore:
 
     @cached_property
     def relation_words(self) -> list[frozenset[str]]:
-        """The words of all that every relation is called, by row."""
+        """Return the words of all names of every relation, by row."""
         words: list[set[str]] = [set() for _ in self.relation_names]
         for row, name, is_reversed in self.relation_wordings:
             if not is_reversed:
@@ -257,10 +261,10 @@ class KgStore:
 
     @cached_property
     def relation_wordings(self) -> list[tuple[int, str, bool]]:
-        """All that relations are called: by row, the label first; True for what names the way from tail to head.
+        """Return all wordings of relations: by row, the label first; True for a wording that leads from tail to head.
 
-        Its names; common wordings of Wikidata's relations where a relation of that label has no alias; and what asks
-        for the way back of any relation of that label.
+        They are its names; common wordings of Wikidata's relations where a relation of that label has no alias; and
+        wordings for the reverse direction of any relation of that label.
         """
         common = _common_wordings()
         found: list[tuple[int, str, bool]] = []
@@ -273,12 +277,12 @@ class KgStore:
 
     @cached_property
     def relation_wording_words(self) -> Spellings:
-        """The words of all `relation_wordings`, in their order."""
+        """Return the words of all `relation_wordings`, in their order."""
         return Spellings.of([name_words(name) for _, name, _ in self.relation_wordings])
 
     @cached_property
     def relation_wordings_with(self) -> dict[str, list[int]]:
-        """Which of the `relation_wordings` have a word."""
+        """Return for each word the `relation_wordings` that have it."""
         found: dict[str, list[int]] = {}
         for place, words in enumerate(self.relation_wording_words.distinct):
             for word in words:

@@ -38,7 +38,7 @@ class SubgraphLimits:
 
     max_triples: int = 100
     max_tokens: int = 1024
-    """Of all triples as text, each on a line of its own."""
+    """Largest number of tokens of all triples as text, each on a line of its own."""
 
     def __post_init__(self) -> None:
         for name in ("max_triples", "max_tokens"):
@@ -70,7 +70,7 @@ def subgraph(
     count_tokens: CountTokens = estimate_tokens,
     asked: Collection[tuple[str, Direction]] = (),
 ) -> list[KgTriple]:
-    """The triples of entities, by id, that fit the phrases best: mentions and relations. Distinct.
+    """Return the distinct triples of entities, given by id, that best fit the phrases: mentions and relations.
 
     `asked`: relations by id that are asked for in one direction. Of an entity that has one of them so, words of a
     relation's name count for these alone, and for all that are not the other way round: "child of" is not *child*.

@@ -1,4 +1,4 @@
-"""Tables of triples and of names, whatever their columns are called, and N-Triples."""
+"""Reads tables of triples and of names, under any usual column names, and N-Triples."""
 
 from __future__ import annotations
 
@@ -39,37 +39,37 @@ TRIPLES: dict[str, tuple[str, ...]] = {
     "relation_label": ("relationlabel", "relationname", "predicatelabel", "predicatename", "labellabel"),
     "tail_label": ("taillabel", "tailname", "objectlabel", "objectname", "node2label", "targetname", "yname"),
 }
-"""Columns of triples by field, as `rows.tables.find_columns` takes them."""
+"""Usual column names of the fields of a triple, for `rows.tables.find_columns`."""
 NAMES: dict[str, tuple[str, ...]] = {
     "id": ("id", "qid", "pid", "mid", "entityid", "relationid", "nodeid", "iri", "uri"),
     "label": ("label", "name", "title", "preflabel", "entity", "relation"),
     "aliases": ("aliases", "alias", "synonyms", "altlabel", "altlabels"),
     "types": ("types", "type", "kinds", "kind", "instanceof", "classes", "class"),
 }
-"""Columns of names by field."""
+"""Usual column names of the fields of a name."""
 _OF_IDS = ("id", "qid", "pid", "mid", "wikidataid", "wikidataqid", "entityid", "iri", "uri")
 """What the name of a column of ids has more than that of the names beside it: `head_qid` and `head`."""
 TRIPLE_FORM = (
     "a table of triples has the columns head, relation, tail (TSV, CSV, JSON or Parquet; --columns "
     "head=COLUMN,relation=COLUMN,tail=COLUMN for other names), or three columns and no header"
 )
-"""What a message about the form of triples ends with."""
+"""End of a message about the form of triples."""
 
 
 def head_lines(path: Path) -> list[str]:
-    """The lines at the start of a file, one at least, the last of which may be cut; bytes that are no UTF-8 become
-    U+FFFD. Raises `InvalidInput` for a file that cannot be read."""
+    """Return the lines at the start of a file, at least one, the last of which may be cut; bytes that are no UTF-8
+    become U+FFFD. Raises `InvalidInput` for a file that cannot be read."""
     with open_file(path) as file:
         return head_of(file).decode("utf-8", "replace").split("\n")
 
 
 def parse_columns(text: str) -> dict[str, str]:
-    """A column map of triples (`rows.tables.parse_column_map`)."""
+    """Parse a column map of triples; see `rows.tables.parse_column_map`."""
     return parse_column_map(text, TRIPLES, "triples")
 
 
 def triple_rows(path: Path, column_map: Mapping[str, str]) -> Iterator[Row]:
-    """The rows of a table of triples. One without a header has three columns.
+    """Yield the rows of a table of triples. A table without a header has three columns.
 
     Raises `InvalidInput` for a file that cannot be read, and for a table without the columns.
     """
@@ -157,7 +157,8 @@ def _three(cells: Sequence[str], path: Path) -> Sequence[str]:
 
 
 def name_rows(path: Path) -> Iterator[Row]:
-    """The rows of a table of names with a header (`has_names`). Raises `InvalidInput` for one that cannot be read."""
+    """Yield the rows of a table of names with a header (`has_names`). Raises `InvalidInput` for one that cannot be
+    read."""
     for row in read_rows(path, is_row=lambda keys: {"id", "label"} <= set(_name_columns(tuple(keys))), plain_tabs=True):
         if isinstance(row, InvalidRow):
             yield Row(path, row.row, {}, problem=row.problem, fault=row.field, text=row.payload)
@@ -168,7 +169,8 @@ def name_rows(path: Path) -> Iterator[Row]:
 
 
 def has_names(path: Path) -> bool:
-    """Whether the columns of a table of names are named: always, but for text whose first line is a row itself."""
+    """Tell whether a table of names has column names, which is always so except for text whose first line is a row
+    itself."""
     first = head_lines(path)[0]
     if first.startswith(("{", "[", "PAR1")):
         return True
@@ -200,15 +202,15 @@ class RdfStatement:
     head: str
     relation: str
     tail: str
-    """An IRI or a blank node; of a value, what it says."""
+    """Tail of the statement: an IRI or a blank node, or the content of a value."""
     kind: str | None
-    """Of a value: the IRI of its type, empty where it has none; None for an entity."""
+    """IRI of a value's type, empty where it has none; None for an entity."""
     language: str = ""
-    """Of a value: the code of its language in small letters."""
+    """Code of a value's language in small letters; empty where it has none."""
 
 
 def holds_statements(path: Path) -> bool:
-    """Whether a file is N-Triples. Raises `InvalidInput` for other RDF, and for a file that cannot be read."""
+    """Tell whether a file is N-Triples. Raises `InvalidInput` for other RDF, and for a file that cannot be read."""
     lines = (line.strip() for line in head_lines(path))
     first = next((line for line in lines if line and not line.startswith("#")), "")
     if _NO_TABLE.match(first):
@@ -218,7 +220,7 @@ def holds_statements(path: Path) -> bool:
 
 
 def read_statement(line: str) -> RdfStatement | None:
-    """The statement of a line; None for what is none."""
+    """Read the statement of a line; None for what is none."""
     found = _STATEMENT.fullmatch(line)
     if found is None:
         return None
@@ -233,7 +235,7 @@ def read_statement(line: str) -> RdfStatement | None:
 
 
 def name_of_iri(iri: str) -> str:
-    """The last part of an IRI, as people read it: `Fritz Lang` of `http://dbpedia.org/resource/Fritz_Lang`."""
+    """Return the last part of an IRI in readable form: `Fritz Lang` of `http://dbpedia.org/resource/Fritz_Lang`."""
     last = re.split(r"[/#:]", iri.rstrip("/#"))[-1]
     return " ".join(unquote(last, errors="replace").replace("_", " ").split()) or iri
 
@@ -257,7 +259,7 @@ def _unescape_one(found: re.Match[str]) -> str:
 
 
 def read_statements(file: TextFile, into: Gathered) -> None:
-    """N-Triples. An IRI is called by its labels, the English one first, else after its last part."""
+    """Read a file of N-Triples. An IRI is named by its labels, the English one first, else by its last part."""
     entities: dict[str, None] = {}
     relations: dict[str, None] = {}
     names: dict[str, list[tuple[bool, str, str]]] = {}

@@ -1,4 +1,5 @@
-"""The KG search tool: mentions and relations in, matched entities and ranked triples out."""
+"""The search tool over a knowledge graph: it takes mentions and relations, and returns matched entities and ranked
+triples."""
 
 from __future__ import annotations
 
@@ -17,30 +18,30 @@ from trailforge.schemas import EntityMatch, KgTriple, RelationMatch, estimate_to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgToolConfig:
-    """How the tool searches."""
+    """Settings of the search tool over a knowledge graph."""
 
     entities_per_mention: int = 3
-    """Of each mention's matches, how many are searched at most; all that are offered stand in the result."""
+    """Largest number of each mention's matches that are searched; the result lists all matches."""
     max_behind: float = 0.02
-    """How far behind the best one's score a match may be to be searched too: namesakes, by label or alias."""
+    """Largest difference to the best score at which a match is searched, too, such as a namesake by label or alias."""
     matches_per_mention: int = 5
     limits: SubgraphLimits = field(default_factory=SubgraphLimits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MentionMatches:
-    """What one mention matched."""
+    """The entities that one mention matched."""
 
     mention: str
     matches: tuple[EntityMatch, ...]
-    """Best first; empty when nothing is similar."""
+    """Matches, best first; empty when nothing is similar."""
     searched: int
-    """The first so many were searched."""
+    """Number of leading matches whose triples were searched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhraseMatches:
-    """What one relation phrase matched."""
+    """The relations that one phrase matched."""
 
     phrase: str
     matches: tuple[RelationMatch, ...]
@@ -48,17 +49,17 @@ class PhraseMatches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgResult:
-    """What one search found."""
+    """The result of one search."""
 
     entities: tuple[MentionMatches, ...]
-    """One for each mention, in order."""
+    """Matches of the mentions, one for each, in order."""
     relations: tuple[PhraseMatches, ...]
     triples: tuple[KgTriple, ...]
-    """Best first, within the limits: what is offered to the filter."""
+    """Triples within the limits, best first, which are passed to the filter."""
 
 
 class KgTool:
-    """Searches a store. Blocking, some milliseconds: call it in a thread where a loop runs."""
+    """Searches a store. A call blocks for some milliseconds: run it in a thread where an event loop runs."""
 
     def __init__(
         self, store: KgStore, config: KgToolConfig | None = None, count_tokens: CountTokens = estimate_tokens
@@ -107,18 +108,18 @@ class KgTool:
 MAX_KEPT = 5
 PROMPT = "keep_triples.txt"
 SCHEMA = object_schema(keep=list_schema(INTEGER))
-"""Of the reply: numbers of offered triples, from 1. It says nothing about their range, so that a number too high is one
-lost triple and not a malformed reply."""
+"""JSON schema of the reply: numbers of offered triples, from 1. It sets no range for them, so that a number too high
+loses one triple and does not make the reply malformed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TripleQuery:
-    """What triples are kept for."""
+    """The search for which triples are filtered."""
 
     question: str
     sub_query: str
     entities: tuple[str, ...] = ()
-    """Mentions, as the agent wrote them."""
+    """Mentions of entities, as the agent wrote them."""
     relations: tuple[str, ...] = ()
 
 
@@ -132,10 +133,11 @@ async def keep_triples(
     sampling: Sampling | None = None,
     meter: Meter | None = None,
 ) -> tuple[KgTriple, ...]:
-    """At most five of the offered triples, chosen by a model and in its order; it answers with their numbers, so that
-    it can invent none.
+    """Return at most five of the offered triples, chosen by a model and in its order. The model answers with their
+    numbers, so that it cannot invent any.
 
-    Without offered triples nothing is asked. Raises `MalformedReply` when the reply and its repair are no such list.
+    Without offered triples no call is made. Raises `MalformedReply` when neither the reply nor its repair is such a
+    list.
     """
     if not offered:
         return ()
@@ -151,13 +153,13 @@ async def keep_triples(
 
 
 def keep_chosen(numbers: Sequence[int], offered: Sequence[KgTriple]) -> tuple[KgTriple, ...]:
-    """At most `MAX_KEPT` of the offered triples: those that have these numbers, from 1, each once."""
+    """Return at most `MAX_KEPT` of the offered triples: those with these numbers, from 1, each once."""
     valid = [int(number) for number in numbers if 1 <= number <= len(offered)]
     return tuple(offered[number - 1] for number in list(dict.fromkeys(valid))[:MAX_KEPT])
 
 
 def filter_prompt(query: TripleQuery, offered: Sequence[KgTriple]) -> str:
-    """The prompt, with the offered triples numbered from 1."""
+    """Return the prompt, with the offered triples numbered from 1."""
     return fill(
         filter_template(),
         count=str(MAX_KEPT),
@@ -170,5 +172,5 @@ def filter_prompt(query: TripleQuery, offered: Sequence[KgTriple]) -> str:
 
 
 def filter_template() -> str:
-    """The prompt, with its places."""
+    """Return the template of the prompt, with its placeholders."""
     return files("trailforge.retrieval.kg").joinpath(PROMPT).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""All words of all names, and which of them a misspelt word may mean.
+"""An index of all words of all names, which finds those that a misspelt word may mean.
 
 Symmetric deletion: two words at distance d or less become equal when at most d letters of each are deleted. Every
 word's first seven letters are stored under the hashes of all that remains when up to two are deleted, so a lookup reads
@@ -47,7 +47,7 @@ _WEIGHTS = [pow(_MULTIPLIER, rank + 1, 1 << 64) for rank in range(_PREFIX)]
 
 
 def most_edits(letters: int) -> int:
-    """Within how many edits a word of so many letters is searched."""
+    """Return the number of edits within which a word of this length is searched."""
     return 1 if letters <= _SHORT else MAX_EDITS
 
 
@@ -75,20 +75,20 @@ _WITHIN = [
 
 @dataclass(frozen=True, slots=True)
 class Variants:
-    """Words that a word may mean, by distance and then frequency."""
+    """The words that a word may mean, by distance and then frequency."""
 
     words: np.ndarray
-    """Rows of the vocabulary; int64, shape (n,)."""
+    """Rows of the words in the vocabulary; int64, shape (n,)."""
     distances: np.ndarray
-    """Edits (a swap of two neighbouring letters is one); shape (n,)."""
+    """Number of edits to each word (a swap of two neighbouring letters is one); shape (n,)."""
 
     def at(self, distance: int, most: int) -> np.ndarray:
-        """The `most` frequent words at just this distance."""
+        """Return the `most` frequent words at exactly this distance."""
         return self.words[self.distances == distance][:most]
 
     @property
     def exact(self) -> int | None:
-        """The word itself; None when no name has it."""
+        """Return the word itself; None when no name has it."""
         return int(self.words[0]) if len(self.words) and self.distances[0] == 0 else None
 
 
@@ -108,21 +108,21 @@ class Vocabulary:
         return len(self._texts)
 
     def frequency(self, words: np.ndarray) -> np.ndarray:
-        """How many names have each of some words."""
+        """Return the number of names that have each of some words."""
         return self._frequencies[words + 1].astype(np.int64) - self._frequencies[words]
 
     def find(self, word: str) -> int | None:
-        """A word's row; None when no name has it."""
+        """Return a word's row; None when no name has it."""
         key = mix_one(sum((ord(letter) + 1) * weight for letter, weight in zip(word, _WEIGHTS, strict=False)))
         found = self._words[bucket_of(self._starts, key, len(self._words))].tolist()
         return next((row for row in found if self._texts[row] == word), None)
 
     def text(self, row: int) -> str:
-        """A word."""
+        """Return the text of a word."""
         return self._texts[row]
 
     def variants(self, word: str, most: int = MAX_EDITS) -> Variants:
-        """The words within so many edits, fewer for short words."""
+        """Return the words within this number of edits, fewer for short words."""
         most = min(most, most_edits(len(word)))
         found = self._near(word, most)
         distances = edits(word, self._texts.many(found), most)
@@ -187,18 +187,19 @@ def _deletions(letters: np.ndarray, lengths: np.ndarray, first: int, bits: int) 
 
 
 def check_package() -> None:
-    """Raises `RetrievalError` when rapidfuzz is not installed."""
+    """Raise `RetrievalError` when rapidfuzz is not installed."""
     _rapidfuzz()
 
 
 def edits(word: str, others: Sequence[str], most: int) -> np.ndarray:
-    """Edits from a word to each other one; `most + 1` where they are more than `most`. Shape (len(others),)."""
+    """Return the number of edits from a word to each other one; `most + 1` where there are more than `most`. Shape
+    (len(others),)."""
     process, alignment = _rapidfuzz()
     return process.cdist([word], others, scorer=alignment.distance, score_cutoff=most, dtype=np.uint8)[0]
 
 
 def agreement(text: str, others: Sequence[str]) -> np.ndarray:
-    """1 less the edits from a text to each other one, over the longer one's length. Shape (len(others),)."""
+    """Return 1 less the edits from a text to each other one, over the longer one's length. Shape (len(others),)."""
     process, alignment = _rapidfuzz()
     return process.cdist([text], others, scorer=alignment.normalized_similarity, dtype=np.float64)[0]
 

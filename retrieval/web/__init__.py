@@ -1,4 +1,4 @@
-"""What live sources share: polite HTTP, keys, feeds, web addresses, and what each provider replies.
+"""Shared parts of live sources: polite HTTP, keys, feeds, web addresses, and the replies of each provider.
 
-Used by the search tools of `retrieval.web.tools` and by the fetchers of documents in `pipelines.sources.fetchers`.
+The search tools of `retrieval.web.tools` and the fetchers of documents in `pipelines.sources.fetchers` use them.
 """

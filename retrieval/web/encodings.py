@@ -1,4 +1,4 @@
-"""In which encoding bytes are text, when what is said of them may be wrong; and reading it piece by piece."""
+"""Detects the encoding of bytes, whose declared one may be wrong, and reads text piece by piece."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import re
 from trailforge.schemas.files import LONGEST_ROW
 
 CHUNK = 1 << 20
-"""Bytes that are read at once; by the first of them the encoding is told."""
+"""Number of bytes that are read at once; the encoding is detected from the first of them."""
 LONGEST_MARK = 200
-"""Characters of what `HeldText.search` finds."""
+"""Largest number of characters of a match of `HeldText.search`."""
 
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16's, with which it begins
@@ -41,7 +41,7 @@ _ALONE = 1.5
 
 
 def encoding_of(head: bytes, said: str) -> str:
-    """Python's name of the encoding of a text, by how it begins and what is said of it, which may be empty.
+    """Return Python's name of a text's encoding, from its beginning and its declared encoding, which may be empty.
 
     A byte order mark tells it; what is valid UTF-8 beyond chance is UTF-8; else what is said holds, if the text can be
     read so. If not, letters with marks among letters without are Windows-1252. Bytes that are no text in the encoding
@@ -96,11 +96,12 @@ def _is_western(head: bytes) -> bool:
 
 
 class TooMuchHeld(Exception):
-    """More of a text is held than of one row."""
+    """More text of a file is held than one row may have."""
 
 
 class HeldText:
-    """An XML file's text, of which is held what was not taken yet. Raises `TooMuchHeld` where that is too much.
+    """Text of an XML file, of which only the part that was not taken yet is held. Raises `TooMuchHeld` where that is
+    too much.
 
     Bytes that are no text in its encoding become the characters from U+DC80 on, as `surrogateescape` makes them.
     """
@@ -116,14 +117,14 @@ class HeldText:
         self._is_read = False
 
     def take(self, end: int) -> str:
-        """The text up to here, which moves all places in it."""
+        """Return the text up to a position and drop it, which moves all positions."""
         taken, self.start = self.held[self.start : end], end
         if self.start > CHUNK:
             self.held, self.start = self.held[self.start :], 0
         return taken
 
     def search(self, pattern: re.Pattern[str], at: int) -> re.Match[str] | None:
-        """What is found first from here on, and is no longer than `LONGEST_MARK`."""
+        """Return the first match from this position on that is no longer than `LONGEST_MARK`."""
         while not (found := pattern.search(self.held, at)):
             at = max(at, len(self.held) - LONGEST_MARK)
             if not self._read_more():
@@ -131,14 +132,14 @@ class HeldText:
         return found
 
     def match(self, pattern: re.Pattern[str], at: int) -> re.Match[str] | None:
-        """What begins here."""
+        """Return the match that begins at this position."""
         while not (found := pattern.match(self.held, at)):
             if not self._read_more():
                 return None
         return found
 
     def find(self, text: str, at: int) -> int:
-        """Behind the next place from here on where this stands, else the end of the file."""
+        """Return the position behind the next occurrence of a text from here on, else the end of the file."""
         while (found := self.held.find(text, at)) < 0:
             at = max(at, len(self.held) - len(text) + 1)
             if not self._read_more():

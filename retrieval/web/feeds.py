@@ -1,6 +1,6 @@
-"""RSS (0.9 to 2.0, as RDF too) and Atom files as publishers write them, entry by entry, as rows.
+"""Reads RSS (0.9 to 2.0, also as RDF) and Atom files as publishers write them, entry by entry, as rows.
 
-Entries are handed on while the file is read; what the feed says of itself has to stand before them.
+Entries are yielded while the file is read; the fields of the feed itself must come before them.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class _About:
 
 
 def feed_rows(file: io.BufferedIOBase, path: object) -> Iterator[JsonRow | InvalidRow]:
-    """The entries of a feed, each an object with the keys `id, title, text, url, published, authors, language, licence`
-    and `source` (the site's host), as far as the entry or the feed says them. HTML is turned to text.
+    """Yield the entries of a feed, each an object with the keys `id, title, text, url, published, authors, language,
+    licence` and `source` (the site's host), as far as the entry or the feed says them. HTML is turned to text.
 
     An entry that cannot be read is an `InvalidRow`. Raises `InvalidInput` for XML that is neither RSS nor Atom, or
     defines entities, and where no entry ends in 16 MiB.

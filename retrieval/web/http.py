@@ -33,17 +33,17 @@ _USER_AGENT = "trailforge"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpConfig:
-    """How a provider is treated."""
+    """Pace, time limit and attempts of requests to a provider."""
 
     interval_s: float = 1.0
-    """Between the beginnings of two requests."""
+    """Seconds between the beginnings of two requests."""
     timeout_s: float = 30.0
-    """Of one request."""
+    """Seconds allowed for one request."""
     max_attempts: int = 5
     backoff_s: float = 1.0
-    """Before the second attempt where the provider names no time; doubles each time, with jitter."""
+    """Seconds before the second attempt where the provider names no time; doubled each time, with jitter."""
     longest_wait_s: float = 120.0
-    """Between two attempts. A provider that asks for more is given up at once."""
+    """Longest wait in seconds between two attempts. A provider that asks for more is given up at once."""
 
 
 class Provider:
@@ -56,7 +56,7 @@ class Provider:
 
     @asynccontextmanager
     async def connection(self, key: str = "") -> AsyncIterator[Connection]:
-        """For the requests of one fetch or search. `key` is blotted out wherever it might be shown."""
+        """Open a connection for the requests of one fetch or search. `key` is hidden wherever it might be shown."""
         timeout = aiohttp.ClientTimeout(total=self._config.timeout_s)
         headers = {"User-Agent": _USER_AGENT}
         async with aiohttp.ClientSession(timeout=timeout, headers=headers, trust_env=True) as session:
@@ -64,7 +64,7 @@ class Provider:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Wait until the next request may be sent. One at a time, as arXiv asks for."""
+        """Wait until the next request may be sent. Requests go one at a time, as arXiv asks for."""
         loop = asyncio.get_running_loop()
         async with self._pace:
             await asyncio.sleep(self._next_at - loop.time())
@@ -72,11 +72,12 @@ class Provider:
             yield
 
     def rest(self, attempt: int, failure: Passing) -> None:
-        """Put off the next request, whoever sends it. Raises `ServerUnavailable` when there is to be no other try."""
+        """Delay the next request, whichever task sends it. Raises `ServerUnavailable` when there is to be no other
+        try."""
         self._next_at = max(self._next_at, asyncio.get_running_loop().time() + self._delay_s(attempt, failure))
 
     def refusal(self, status: int, message: str) -> ProviderError:
-        """What a status that no second attempt mends means."""
+        """Return the error for a status that no second attempt mends."""
         where = f"{self._name}: refused with status {status}" + (f" ({message})" if message else "")
         if status in _ACCOUNT_REFUSED:
             hint = f"; check the key in {self._key_variable} and its quota" if self._key_variable else ""
@@ -111,7 +112,8 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> T:
-        """What `parse` makes of the reply; a `ValueError` of it counts as a failed attempt. POST when there is a body.
+        """Return what `parse` makes of the reply; a `ValueError` of it counts as a failed attempt. The request is a
+        POST when there is a body.
 
         Raises `ServerUnavailable` after the last attempt, and `RequestRefused` or `ProviderError` for a refusal.
         """
@@ -153,7 +155,7 @@ class Connection:
 
 
 async def read_up_to(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """The body; of one that is larger so many bytes, and one more."""
+    """Read the body; of one that is larger than `most` bytes, that many and one more."""
     content = bytearray()
     async for chunk in response.content.iter_chunked(_CHUNK):
         content += chunk
@@ -184,7 +186,7 @@ _TRACKS = re.compile(r"utm_\w+|fbclid|gclid|mc_[ce]id|cmpid|ocid", re.IGNORECASE
 
 
 def site_of(url: str) -> str:
-    """The host without the part that says what it serves (`www.`, `rss.`); empty for what is no web address."""
+    """Return the host without the part that says what it serves (`www.`, `rss.`); empty for what is no web address."""
     try:
         parts = urlsplit(url.strip())
         host = (parts.hostname or "").rstrip(".")
@@ -194,9 +196,9 @@ def site_of(url: str) -> str:
 
 
 def canonical_url(url: str) -> str:
-    """The address as https, without `www.`, capitals in the host, fragment, last slash and what counts visitors.
+    """Return the address as https, without `www.`, capitals in the host, fragment, last slash and tracking parameters.
 
-    For comparing only: it need not open. What is no web address stays as it is.
+    It serves for comparing only: it need not open. A text that is no web address stays as it is.
     """
     if not site_of(url):
         return url.strip()
@@ -210,12 +212,14 @@ def canonical_url(url: str) -> str:
 
 
 def text_field(value: object) -> str:
-    """A reply's text, trimmed; empty for another value. JSON may hold halves of surrogate pairs, which UTF-8 cannot."""
+    """Return a reply's text, trimmed; empty for another value. Halves of surrogate pairs, which JSON may hold and UTF-8
+    cannot, are replaced."""
     return value.strip().encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""
 
 
 def rows_of_reply(content: bytes, name: str, missing: object = None) -> list[dict[str, Any]]:
-    """The objects of a list in a reply. `missing`: what stands for one that is not there. Raises `ValueError`."""
+    """Return the objects of a list in a reply. `missing`: what stands for a list that is not there. Raises
+    `ValueError`."""
     reply = parse_json(content)
     rows = reply.get(name, missing) if isinstance(reply, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
@@ -224,7 +228,7 @@ def rows_of_reply(content: bytes, name: str, missing: object = None) -> list[dic
 
 
 def key_from(variable: str, provider: str) -> str:
-    """The key in an environment variable. Raises `InvalidInput` that names the variable, and never the key."""
+    """Return the key in an environment variable. Raises `InvalidInput` that names the variable, and never the key."""
     key = os.environ.get(variable, "").strip()
     if not key:
         raise InvalidInput(f"{provider} wants a key: set the environment variable {variable}")

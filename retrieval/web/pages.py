@@ -1,8 +1,7 @@
-"""Reading a page that a search found: fetched from the public web alone, as text, cut to what fits the query.
+"""Reads pages that a search found: fetched from the public web alone, as text, cut to what fits the query.
 
-The web says which addresses are fetched, so that none may lead into the network this runs in: only sockets to public
-addresses are opened, of redirects too, however their host was spelled. A proxy, which would look up by itself, is not
-used.
+Addresses come from the web, and none may lead into the network this runs in: only sockets to public addresses are
+opened, also for redirects, however their host was spelled. A proxy, which would resolve hosts by itself, is not used.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class _Unreadable(Exception):
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
-    """Whether anybody may reach it: neither this machine nor its network, whatever form the address has."""
+    """Tell whether an address is public: neither this machine nor its network, whatever form the address has."""
     inner = _ipv4_within(address) if isinstance(address, IPv6Address) else ()
     return all(each.is_global and not each.is_multicast and each not in _SITE_LOCAL for each in inner or (address,))
 
@@ -67,7 +66,7 @@ def _ipv4_within(address: IPv6Address) -> tuple[IPv4Address, ...]:
 
 
 class PageReader:
-    """Reads pages for a search. What cannot be read keeps the words that the search has of it."""
+    """Reads pages for a search. For a page that cannot be read, the search's own words on it are kept."""
 
     def __init__(
         self, longest: int | None = None, may_read: Callable[[IPv4Address | IPv6Address], bool] = is_public
@@ -76,7 +75,7 @@ class PageReader:
         self._longest, self._may_read = longest or LONGEST_PASSAGE, may_read
 
     async def read(self, found: Passage, query: str) -> Passage:
-        """The page at the passage's id, cut to what of it fits the query best."""
+        """Return the page at the passage's id, cut to what of it fits the query best."""
         try:
             text = await self.text(found.id)
         except RetrievalError as error:
@@ -87,7 +86,7 @@ class PageReader:
         return replace(found, text=" ".join(best[0].text.split())) if best else found
 
     async def text(self, url: str) -> str:
-        """The whole text of a page. Raises `RetrievalError` that says why it is not read."""
+        """Return the whole text of a page. Raises `RetrievalError` that says why it is not read."""
         try:
             return await asyncio.wait_for(self._text(url), _TIMEOUT_S)
         except TimeoutError:
@@ -128,7 +127,8 @@ async def _read_text(response: aiohttp.ClientResponse) -> str:
 
 
 def decode_page(content: bytes, charset: str | None) -> str:
-    """Text in the charset that the server names, else the page, unless it cannot be that one (`encoding_of`)."""
+    """Decode a page by the charset that the server names, else by the page's own, unless it cannot be that one
+    (`encoding_of`)."""
     named = _CHARSET.search(content[:_HEAD])
     said = charset or (named[1].decode("ascii") if named else "")
     return content.decode(encoding_of(content, said), errors="replace")

@@ -1,6 +1,5 @@
-"""What the sources of R-Search's tools take and reply: Serper (serper.dev) for Google, GNews (docs.gnews.io), and
-arXiv's export API (info.arxiv.org/help/api/user-manual). Searches that are configuration alone: `search_api`.
-"""
+"""Requests and replies of the sources of R-Search's tools: Serper (serper.dev) for Google, GNews (docs.gnews.io), and
+arXiv's export API (info.arxiv.org/help/api/user-manual). Searches that need only configuration are in `search_api`."""
 
 from __future__ import annotations
 
@@ -17,12 +16,12 @@ from trailforge.rows import InvalidRow, JsonRow
 from trailforge.schemas import InvalidInput, RequestRefused
 
 SERPER_KEY, GNEWS_KEY = "SERPER_API_KEY", "GNEWS_API_KEY"
-"""Environment variables."""
+"""Environment variables of the API keys."""
 SERPER_NEWS_URL, SERPER_SEARCH_URL = "https://google.serper.dev/news", "https://google.serper.dev/search"
 GNEWS_URL = "https://gnews.io/api/v4/search"
 ARXIV_URL = "https://export.arxiv.org/api/query"
 GNEWS_CUT = re.compile(r"(?:\.\.\.|…)\s*+\[\d++ chars\]\s*+$")
-"""How a text ends of which the plan gives the beginning only."""
+"""Pattern of the end of a text of which the user's GNews plan gives only the beginning."""
 
 _LONGEST_GNEWS_QUERY = 200
 """Characters; a longer one is refused."""
@@ -35,7 +34,7 @@ _LEFT_OUT |= frozenset(WIDE_PREPOSITIONS)
 
 
 def serper_hits(content: bytes, part: Literal["news", "organic"]) -> list[WebHit]:
-    """The hits of a reply in their order, those left out that have no title and address.
+    """Return the hits of a reply in their order, without those that have no title and address.
 
     Raises `ValueError` for another shape.
     """
@@ -45,10 +44,10 @@ def serper_hits(content: bytes, part: Literal["news", "organic"]) -> list[WebHit
 
 
 def gnews_query(text: str) -> str:
-    """The words of a text as GNews takes them. It finds what has all of them, so those that say little are left out,
-    and with them its operators.
+    """Return the words of a text in GNews's syntax. It finds what has all of them, so words that say little are left
+    out, and with them its operators.
 
-    Words with marks in them stand in quotes, as its syntax asks for. Empty where nothing is left.
+    Words with punctuation are put in quotes, as the syntax asks for. The result is empty where nothing is left.
     """
     query = ""
     for word in _WORD.findall(text):
@@ -62,8 +61,8 @@ def gnews_query(text: str) -> str:
 
 
 def gnews_hits(content: bytes) -> list[WebHit]:
-    """The articles of a reply in their order, each with the beginning of its text, else its description; those left out
-    that lack title, address or text.
+    """Return the articles of a reply in their order, each with the beginning of its text, else its description; those
+    that lack title, address or text are left out.
 
     Raises `ValueError` for another shape.
     """
@@ -83,28 +82,28 @@ def _hit(row: dict[str, Any], *, url: str, text: str, published: str) -> WebHit:
 
 @dataclass(frozen=True, slots=True)
 class ArxivPage:
-    """A page of results."""
+    """A page of arXiv's results."""
 
     total: int
-    """Of all pages, counted too high at times."""
+    """Number of results over all pages, at times counted too high."""
     entries: list[dict[str, Any]]
-    """As `feeds.feed_rows` gives them."""
+    """Entries of the page, as `feeds.feed_rows` returns them."""
 
 
 def arxiv_http() -> HttpConfig:
-    """The pace that arXiv's terms of use ask for: one request in three seconds, and one connection at a time."""
+    """Return the pace that arXiv's terms of use ask for: one request in three seconds, and one connection at a time."""
     return HttpConfig(interval_s=3.0)
 
 
 def arxiv_words(text: str) -> list[str]:
-    """The words of a text, each as a term that looks for it anywhere in a paper, to be joined by AND or OR."""
+    """Return the words of a text, each as a term that searches a whole paper, to be joined by AND or OR."""
     return [f"all:{word}" for word in _TERM.findall(text)]
 
 
 def arxiv_page(content: bytes) -> ArxivPage:
-    """A page of its Atom reply, whose errors come as an entry with status 200.
+    """Parse a page of arXiv's Atom reply, whose errors come as an entry with status 200.
 
-    Raises `ValueError` for what is no feed, as a bare `Rate exceeded.`, and `RequestRefused` for an error.
+    Raises `ValueError` for what is no feed, such as a bare `Rate exceeded.`, and `RequestRefused` for an error.
     """
     try:
         rows = list(feed_rows(io.BytesIO(content), "reply"))

@@ -1,4 +1,4 @@
-"""Searches of the web as configuration: an address, and what a provider calls its fields.
+"""Web searches by configuration: an address, and the provider's names of its fields.
 
 api = open_api("zhipu")                     one of `search_apis.yaml`, or the path of a YAML file with the same fields
 body = api.request("who won", 5)
@@ -26,14 +26,14 @@ _LARGEST = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebHit:
-    """A page that was found; what the provider does not say is empty."""
+    """A page that was found; fields that the provider does not give are empty."""
 
     title: str
     url: str
     text: str
-    """What the search shows of it."""
+    """Text that the search shows of the page."""
     published: str
-    """As the provider writes it: GNews and others the day, Google `5 hours ago`, `Aug 22, 2024`."""
+    """Date as the provider writes it: GNews and others the day, Google `5 hours ago`, `Aug 22, 2024`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,52 +41,53 @@ class SearchApi:
     """How a provider is asked for pages, and where its reply has them."""
 
     url: str
-    """Where to search; empty: `web_url` says it."""
+    """Address to search at; empty: `web_url` gives it."""
     method: Literal["post", "get"] = "post"
-    """`post`: the request is a JSON body. `get`: it is in the address."""
+    """HTTP method. `post`: the request is a JSON body. `get`: it is in the address."""
     query: str
     """Name of the field with the words that are searched for."""
     count: str = ""
-    """Name of the field that says how many pages are wanted; empty: there is none."""
+    """Name of the field for the number of pages; empty: there is none."""
     most: int = 10
-    """Pages that it may be asked for."""
+    """Largest number of pages that it may be asked for."""
     longest_query: int = 0
-    """Characters of a query, which loses its last words beyond them; 0: no limit."""
+    """Largest number of characters of a query, which loses its last words beyond them; 0: no limit."""
     fields: dict[str, Any] = field(default_factory=dict)
-    """What else a request has, as it is."""
+    """Further fields of a request, sent as they are."""
     key: str = ""
-    """Environment variable with the key; empty: it wants none."""
+    """Environment variable with the key; empty: the provider needs none."""
     key_header: str = "Authorization"
     key_form: str = "Bearer {key}"
     results: str
-    """Where the reply has its list of pages; a dot leads into an object."""
+    """Path to the list of pages in the reply; a dot leads into an object."""
     title: str
     address: str
     text: str
     published: str = ""
-    """Names of a page's fields."""
+    """Name of the field with a page's date."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for an address that is none, and a key's form without the key."""
         if self.url and (not site_of(self.url) or urlsplit(self.url).path in ("", "/")):
             raise InvalidInput(f"{self.url!r} is no address of a search, as {_TAVILY} is", field="web_url")
         if "{key}" not in self.key_form:
-            raise InvalidInput("expected {key} in it", field="key_form")
+            raise InvalidInput("expected a text with {key} in the place of the key", field="key_form")
 
     def headers(self, key: str) -> dict[str, str]:
-        """Of a request."""
+        """Return the headers of a request."""
         return {self.key_header: self.key_form.replace("{key}", key)} if self.key else {}
 
     def request(self, query: str, k: int) -> dict[str, Any]:
-        """What asks for at most `k` pages. A long query loses its last words, as longer ones are refused."""
+        """Return a request for at most `k` pages. A long query loses its last words, since the provider refuses longer
+        ones."""
         if self.longest_query and len(query) > self.longest_query:
             query = query[: self.longest_query + 1].rsplit(" ", 1)[0][: self.longest_query]
         counted = {self.count: min(k, self.most)} if self.count else {}
         return {**self.fields, self.query: query, **counted}
 
     def hits(self, content: bytes) -> list[WebHit]:
-        """The pages of a reply in their order, under their site where they have no title; those left out that have no
-        address or no text. Raises `ValueError` for another shape."""
+        """Return the pages of a reply in their order, under their site where they have no title; those without address
+        or text are left out. Raises `ValueError` for another shape."""
         rows: Any = parse_json(content)
         for name in self.results.split("."):
             rows = rows.get(name) if isinstance(rows, dict) else None
@@ -105,9 +106,10 @@ _TAVILY = "https://api.tavily.com/search"
 
 
 def open_api(provider: str = "", url: str = "") -> SearchApi:
-    """A provider of `search_apis.yaml` by its name (empty: Tavily), or the path of a YAML file. `url`: another address.
+    """Open a provider of `search_apis.yaml` by its name (empty: Tavily), or by the path of a YAML file. `url`: another
+    address.
 
-    Raises `InvalidInput` for one that is not known, and where no address is.
+    Raises `InvalidInput` for an unknown provider, and where there is no address.
     """
     name = provider or USUAL
     path = Path(name)
@@ -133,7 +135,9 @@ def _read(content: bytes, source: object) -> dict[str, Any]:
     try:
         found = yaml.safe_load(content)
     except (yaml.YAMLError, ValueError) as error:
-        raise InvalidInput(f"no YAML ({error})".splitlines()[0], file=str(source)) from error
+        raise InvalidInput(f"cannot be read as YAML ({error})".splitlines()[0], file=str(source)) from error
     if not isinstance(found, dict):
-        raise InvalidInput("expected names and values", file=str(source))
+        raise InvalidInput(
+            f"expected a YAML mapping of names to values, found {type(found).__name__}", file=str(source)
+        )
     return found

@@ -45,7 +45,7 @@ _Fetch = Callable[[str, int], Awaitable[list[Passage]]]
 
 
 class WebTool:
-    """A `Retriever` over a live source. Scores are 1, 1/2, 1/3 …: the sources tell ranks alone."""
+    """A `Retriever` over a live source. Scores are 1, 1/2, 1/3 …, since the sources give only ranks."""
 
     def __init__(self, fetch: _Fetch, longest: int | None = None) -> None:
         """`fetch`: the best passages for a query, at most so many. `longest`: words of a passage; None: no limit."""
@@ -54,7 +54,8 @@ class WebTool:
         self._found: OrderedDict[tuple[str, int], list[Passage]] = OrderedDict()
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """The source's own order. Raises `RetrievalError` when it refuses this query, and `ProviderError` otherwise."""
+        """Return passages in the source's own order. Raises `RetrievalError` when it refuses this query, and
+        `ProviderError` otherwise."""
         asked = (" ".join(query.split()), k)
         if not asked[0] or k < 1:
             return []
@@ -87,7 +88,8 @@ def serper_tools(
     http: HttpConfig | None = None,
     longest: int | None = None,
 ) -> tuple[WebTool, WebTool]:
-    """Google News and Google, at one pace. Raises `InvalidInput` that names the variable when the key is not set."""
+    """Open Google News and Google, at one pace. Raises `InvalidInput` that names the variable when the key is not
+    set."""
     key = key_from(SERPER_KEY, "Serper")
     provider = Provider("Serper", http or HttpConfig(), SERPER_KEY)
 
@@ -112,7 +114,8 @@ def news_tool(
     http: HttpConfig,
     longest: int | None = None,
 ) -> WebTool:
-    """GNews, and what `second` finds besides where GNews has too few articles or fails, as when its quota is used up.
+    """Open GNews, with `second` as a supplement where GNews has too few articles or fails, as when its quota is used
+    up.
 
     Raises `InvalidInput` that names the variable when the key is not set.
     """
@@ -144,7 +147,8 @@ def news_tool(
 
 
 def arxiv_tool(*, base_url: str = ARXIV_URL, http: HttpConfig | None = None, longest: int | None = None) -> WebTool:
-    """Abstracts by relevance. A paper need not have all words of the query: few have all words of a sentence."""
+    """Open arXiv's search for abstracts by relevance. A paper need not have all words of the query: few have all words
+    of a sentence."""
     provider = Provider("arXiv", http or arxiv_http())
 
     async def fetch(query: str, k: int) -> list[Passage]:
@@ -173,10 +177,11 @@ def pages_tool(
     read_pages: int = 0,
     reader: PageReader | None = None,
 ) -> WebTool:
-    """Pages by a provider of `search_api`, at its own address or another one. A query that it refuses finds nothing.
+    """Open a search for pages by a provider of `search_api`, at its own address or another one. A query that it refuses
+    finds nothing.
 
-    Of the first `read_pages` the page itself is read, of the others stands what the search says of them.
-    Raises `InvalidInput` that names the variable when the key is not set, and for what is no address.
+    Of the first `read_pages` results the page itself is read; for the others the search's own text is used. Raises
+    `InvalidInput` that names the variable when the key is not set, and for what is no address.
     """
     api = open_api(provider, base_url)
     name = Path(provider or USUAL).stem.capitalize()

@@ -1,7 +1,7 @@
-"""The entries of an XML file that may be broken: each cut out of the text, mended, and parsed by itself.
+"""Reads the entries of an XML file that may be broken: each is cut out of the text, mended, and parsed by itself.
 
-No document type is ever parsed, and one that defines something is refused: no entity can read other files or grow
-without end. What is broken costs its entry and no other.
+No document type is ever parsed, and one that defines entities is refused: no entity can read other files or grow
+without end. A broken entry is lost, and no other one.
 """
 
 from __future__ import annotations
@@ -48,27 +48,27 @@ _Namespaces = Mapping[str | None, str]
 
 
 def is_markup(head: bytes) -> bool:
-    """Whether a file that begins so is XML or HTML, in UTF-16 too."""
+    """Tell whether a file that begins like this is XML or HTML, in UTF-16 too."""
     return head.startswith((b"<", b"\0<", codecs.BOM_UTF16_LE + b"<\0", codecs.BOM_UTF16_BE + b"\0<"))
 
 
 class XmlRefused(Exception):
-    """XML of which no entry can be read, and why."""
+    """XML of which no entry can be read, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class XmlEntry:
-    """An entry, or what cannot be read of one."""
+    """An entry, or the text of one that cannot be read."""
 
     text: str
-    """As it stands in the file."""
+    """Text of the entry in the file."""
     element: Element | None
     problem: str = ""
-    """Why there is no element."""
+    """Reason why there is no element; empty when there is one."""
 
 
 class XmlEntries:
-    """The root of an XML file, as far as it stands before the first entry, and the entries."""
+    """The root of an XML file, as far as it comes before the first entry, and the entries."""
 
     root: Element
 
