@@ -40,7 +40,7 @@ class TitledText(Titled, Protocol):
 
 
 Similarity = Callable[[str, str], float]
-"""Of two passages' texts, -1 to 1: the cosine of their embeddings, as `retrieval.Encoder.similarity`."""
+"""Of two passages' texts, -1 to 1: the cosine of their embeddings, as `retrieval.encoder.Encoder.similarity`."""
 
 
 _FEWEST_WORDS = 8
