@@ -11,7 +11,7 @@ from typing import Any
 
 from _teaching_world import CLEAN, LATER, MISLED
 
-from trailforge.evaluation.compare import bootstrap_mean, compare
+from trailforge.evaluation.compare import bootstrap_mean, compare_episodes
 from trailforge.evaluation.metrics import MEASURES, Measure
 from trailforge.pipelines.cards.plots import GREY, figure_of, png_of, write_figure
 from trailforge.schemas import read_rows
@@ -129,7 +129,7 @@ def claims_table() -> str:
                     episodes = [_of_kind(world, arm, kind) for arm in (one, other)]
                     if not all(episodes):
                         continue
-                    found = compare(*episodes, measures={"right": MEASURES["right"]})
+                    found = compare_episodes(*episodes, measures={"right": MEASURES["right"]})
                     each = found.differences["right"]
                     interval = f"{each.difference:+.3f} ({each.low:+.3f} to {each.high:+.3f})"
                     yield (

@@ -139,7 +139,7 @@ def apply(
     out: Annotated[Path, typer.Option(help="Folder of the curated data set; must not exist or be empty.")],
 ) -> None:
     """Build the curated data set: rejected rows removed, fixes applied, with its own manifest and books."""
-    from trailforge.curation import apply
+    from trailforge.curation.apply import apply_rulings
     from trailforge.curation.decisions import LOG, merge, of_run, read_decisions
     from trailforge.pipelines.engine.files import sha256_of
 
@@ -150,7 +150,7 @@ def apply(
         raise InvalidInput("no decisions; `trailforge curate decide` makes some", file=path)
     log = FileEntry(path=str(path), rows=len(decisions), sha256=digest)
     merged = merge(of_run(decisions, settings.run_id))
-    manifest = apply.apply(folder, out, merged.rulings, log)
+    manifest = apply_rulings(folder, out, merged.rulings, log)
     (books,) = [line for line in manifest.stages if line.name == "curate"]
     reasons = ", ".join(f"{count.reason} {count.count}" for count in books.rejected) or "none rejected"
     print(f"{manifest.run_id}: {books.inputs:,} rows, {books.accepted:,} left; {reasons}")

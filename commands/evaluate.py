@@ -337,15 +337,13 @@ def _served(config: EvaluationConfig, model: str | None, model_name: str | None)
     if "://" in url:
         return _Served(name=model_name or config.model.name, url=url)
     from trailforge.inference.packaged import SERVERS, SMOLLM2
-    from trailforge.schemas.plugins import plugins
+    from trailforge.schemas.plugins import installed_plugins
 
-    if url in plugins(SERVERS):
+    if url in (servers := installed_plugins(SERVERS)):
         return _Served(name=SMOLLM2.name, url=url)
     if not (url == _PACKAGED or Path(url).is_dir()):
-        raise InvalidInput(
-            f"{url!r} is no URL, no folder with a checkpoint, and none of {', '.join(plugins(SERVERS))}, {_PACKAGED}",
-            field="--model",
-        )
+        known = ", ".join([*servers, _PACKAGED])
+        raise InvalidInput(f"{url!r} is no URL, no folder with a checkpoint, and none of {known}", field="--model")
     from trailforge.evaluation.corpora import hash_place
     from trailforge.training.weights import base_model
 

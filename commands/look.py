@@ -222,12 +222,12 @@ def rewards(
     ] = False,
 ) -> None:
     """Show the reward of each episode of a file, part by part."""
-    from trailforge.training.score_file import score_file
+    from trailforge.training.score_file import score_episodes
     from trailforge.training.scoring import scorer_of
 
     scorer = scorer_of(preset)
     assert scorer.preset is not None
-    rows = score_file(file, scorer.preset, protocol=protocol, judge=scorer.judge)
+    rows = score_episodes(file, scorer.preset, protocol=protocol, judge=scorer.judge)
     if not as_json:
         _show_scores(list(rows), limit)
         return
@@ -242,8 +242,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Compare two evaluations question by question: paired bootstrap, and McNemar's test of right and wrong."""
-    from trailforge.evaluation.compare import compare as compare_episodes
-    from trailforge.evaluation.compare import pair_cells, read_cells
+    from trailforge.evaluation.compare import compare_episodes, pair_cells, read_cells
 
     left, right = read_cells(first), read_cells(second)
     pairs = [(one, other, compare_episodes(left[one], right[other])) for one, other in pair_cells(left, right)]

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from trailforge.commands.options import Cluster, LogFormat, Model, ModelName, RunFolder
 from trailforge.schemas import InvalidInput, NotReady
 from trailforge.schemas.text import visible
-
-if TYPE_CHECKING:
-    from trailforge.pipelines.runs.pushing import LocalFile
-
 
 SERVE_EPILOG = """Examples:\n
     trailforge serve-model --preset msearcher\n
@@ -138,7 +133,7 @@ def doctor(
     ] = False,
 ) -> None:
     """Check what a run needs, for each data set of the preset: keys, model, encoder, index, graph, disk …"""
-    from trailforge.flows import doctor
+    from trailforge.flows.doctor import examine
 
     if makes is not None:
         if documents is not None or encoder is not None:
@@ -149,7 +144,7 @@ def doctor(
         findings = examine_night(plan, model, out, call=call, fetch=fetch)
     else:
         given = {"kg": kg, "documents": documents, "encoder": encoder}
-        findings = doctor.examine(preset, model, model_name, out, call=call, fetch=fetch, **given)
+        findings = examine(preset, model, model_name, out, call=call, fetch=fetch, **given)
     faults = 0
     for found in findings:
         faults += found.level == "fault"
@@ -292,28 +287,18 @@ def push(
     ] = False,
 ) -> None:
     """Verify a finished run and push its tables, card and manifest to the Hub in one commit."""
-    from trailforge.pipelines.runs import pushing
+    from trailforge.pipelines.runs.pushing import list_push
+    from trailforge.pipelines.runs.pushing import push as push_run
 
     if dry_run:
-        files = pushing.checked_files(folder, repo)
-        for line in _describe_files(files):
+        for line in list_push(folder, repo):
             print(line)
-        print(f"{len(files)} files, {pushing.megabytes(files)}, verified; nothing was sent to {repo}")
         return
-    made = pushing.push(folder, repo, private=private, revision=revision, tell=lambda line: print(line, flush=True))
+    made = push_run(folder, repo, private=private, revision=revision, tell=lambda line: print(line, flush=True))
     if not made.sent and not made.removed:
         print(f"{repo} has all of it already: nothing was sent. {made.url}")
     else:
         print(f"{made.sent} files sent, {made.removed} removed: {made.url}")
-
-
-def _describe_files(files: list[LocalFile]) -> list[str]:
-    """A line for each folder, and for each file that is in none."""
-    groups: dict[str, list[LocalFile]] = defaultdict(list)
-    for file in files:
-        table, slash, _ = file.name.partition("/")
-        groups[table + slash].append(file)
-    return [f"{name:<24} {len(each):>5} {sum(f.size for f in each):>14,} bytes" for name, each in groups.items()]
 
 
 def backup_command(

@@ -78,7 +78,7 @@ def _add_command(app: typer.Typer, dataset: DataSet) -> None:
             show_estimate(request)
             return
         if preview:
-            from trailforge.flows.preview import preview as show_preview
+            from trailforge.flows.preview import show_preview
             from trailforge.inspector.terminal import show_first
 
             show_preview(request, _executor(prefect), show_first)

@@ -45,7 +45,7 @@ from trailforge.schemas import (
 _STAGED = ".{name}.curating"
 
 
-def apply(folder: Path, out: Path, rulings: Sequence[Ruling], log: FileEntry) -> Manifest:
+def apply_rulings(folder: Path, out: Path, rulings: Sequence[Ruling], log: FileEntry) -> Manifest:
     """Write the curated data set of a finished run to `out`, which must not exist or be empty.
 
     `rulings` are on rows of this run; `log` is the file they come from. Until all is written nothing stands at `out`.

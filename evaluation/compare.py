@@ -72,7 +72,7 @@ class Comparison:
     right: McNemar
 
 
-def compare(
+def compare_episodes(
     first: Sequence[AgentEpisode],
     second: Sequence[AgentEpisode],
     *,

@@ -40,7 +40,7 @@ _BUILD_RESTS_ON = (
 )
 
 
-def preview(
+def show_preview(
     request: RunRequest, execute: Callable[[RunRequest], Manifest], show: Callable[[Manifest, Path], None]
 ) -> None:
     """Make a few rows as the run would, and show them before they are removed.

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from trailforge.schemas import InvalidInput
-from trailforge.schemas.plugins import plugins
+from trailforge.schemas.plugins import installed_plugins
 
 PROMPTS = "trailforge.prompts"
 """Group of entry points: packages whose prompts a preset may also name."""
@@ -82,7 +82,7 @@ def _find(packages: tuple[str, ...], name: str, suffix: str) -> Traversable:
     for folder in map(_folder, packages):
         if (file := folder / f"{name}{suffix}").is_file():
             return file
-    others = [_folder(each.value) for each in plugins(PROMPTS).values()]
+    others = [_folder(each.value) for each in installed_plugins(PROMPTS).values()]
     for folder in others:
         if (file := folder / f"{name}{suffix}").is_file():
             return file

@@ -14,7 +14,7 @@ from typing import Any
 
 import streamlit as st
 
-from trailforge.evaluation.compare import Comparison, compare
+from trailforge.evaluation.compare import Comparison, compare_episodes
 from trailforge.evaluation.report import draw_plots
 from trailforge.inspector.charts import draw_stacked
 from trailforge.inspector.evaluation_parts import (
@@ -83,7 +83,7 @@ def compare_cached(
 ) -> tuple[Comparison, Sides]:
     """Two runs."""
     pair = _runs[first], _runs[second]
-    return compare(*pair, resamples=_RESAMPLES), split_questions(*pair)
+    return compare_episodes(*pair, resamples=_RESAMPLES), split_questions(*pair)
 
 
 def show_page(folder: Path, other: Path | None = None) -> None:

@@ -10,19 +10,19 @@ from trailforge.schemas.errors import InvalidInput
 
 
 @functools.cache
-def plugins(group: str) -> dict[str, importlib.metadata.EntryPoint]:
+def installed_plugins(group: str) -> dict[str, importlib.metadata.EntryPoint]:
     """Return the entry points of a group by name, from all installed distributions; nothing is imported."""
     return {each.name: each for each in importlib.metadata.entry_points(group=group)}
 
 
 def check_plugin(group: str, name: str, *, field: str, built_in: tuple[str, ...] = ()) -> None:
     """Raise `InvalidInput` for a name that is neither built in nor an entry point's."""
-    if name not in built_in and name not in plugins(group):
-        known = ", ".join([*built_in, *sorted(plugins(group))])
+    if name not in built_in and name not in installed_plugins(group):
+        known = ", ".join([*built_in, *sorted(installed_plugins(group))])
         raise InvalidInput(f"{name!r} is not one of {known}", field=field)
 
 
 def load_plugin(group: str, name: str, *, field: str) -> Any:
     """Import what an entry point names. Raises `InvalidInput` when no distribution has one of this name."""
     check_plugin(group, name, field=field)
-    return plugins(group)[name].load()
+    return installed_plugins(group)[name].load()

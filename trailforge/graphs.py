@@ -19,7 +19,7 @@ from trailforge.mcts.plan import dependency_graph, execution_levels, plan_proble
 from trailforge.protocols.nl_dag import SearchPlan, parse
 from trailforge.retrieval.backends.graph import neighbourhood
 from trailforge.retrieval.indexes.store import OpenIndex
-from trailforge.retrieval.kg import KgResult, KgStore, SubgraphLimits, subgraph
+from trailforge.retrieval.kg import KgResult, KgStore, SubgraphLimits, find_subgraph
 from trailforge.schemas import (
     BundleQuestion,
     InvalidInput,
@@ -65,7 +65,7 @@ def to_networkx(value: object, *, around: Iterable[str] = (), hops: int = 2, mos
                 return neighbourhood(value.index, list(around), hops, most)
         case KgStore():
             limits = SubgraphLimits(max_triples=most, max_tokens=1 << 30)
-            return _triples(subgraph(value, list(around), limits=limits))
+            return _triples(find_subgraph(value, list(around), limits=limits))
         case KgResult():
             return _triples(value.triples)
         case [*triples] if triples and all(isinstance(each, KgTriple) for each in triples):

@@ -72,7 +72,7 @@ class _Item:
     """The total that the row holds, by the reward of its protocol."""
 
 
-def score_file(
+def score_episodes(
     path: Path, preset: RewardPreset, *, protocol: str | None = None, judge: JudgeConfig | None = None
 ) -> Iterator[ScoredRow]:
     """Every episode of a file, in order.

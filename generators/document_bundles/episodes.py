@@ -94,7 +94,8 @@ class PlannedEpisodeConfig:
         """Hash of the sentences of gold thoughts, the prompt that asks for them, and the protocol's rules."""
         names = (search_thoughts.PROMPT,) if self.thoughts.source == "model" else ()
         pools = search_thoughts.PROMPTS.version(names, pools=search_thoughts.POOLS)
-        return hashlib.sha256(f"{pools}{r_search.SYSTEM_PROMPT}{r_search.USER_SUFFIX}".encode()).hexdigest()[:12]
+        rules = f"{R_SEARCH.system_prompt}{R_SEARCH.user_suffix.strip()}"
+        return hashlib.sha256(f"{pools}{rules}".encode()).hexdigest()[:12]
 
     @property
     def limits(self) -> EpisodeFilterConfig:

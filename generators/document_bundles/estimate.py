@@ -19,7 +19,7 @@ from trailforge.pipelines.estimate import (
 )
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.pipelines.sources.documents import read_documents
-from trailforge.protocols import r_search
+from trailforge.protocols import R_SEARCH
 from trailforge.schemas import SourceDocument
 
 _QUESTION_TOKENS = 80
@@ -91,7 +91,7 @@ def _stages(documents: list[SourceDocument], total: int, size: int, config: Bund
             again = prompt + count_tokens(PROMPTS.text(MEND)) + 2 * _QUESTION_TOKENS
             stages.insert(1, stage_estimate("mend", bundles * mends, again, writer.write_max_tokens, prices))
     if episodes.plan == "sampled":
-        begin = count_tokens(r_search.SYSTEM_PROMPT + r_search.USER_SUFFIX) + _QUESTION_TOKENS
+        begin = count_tokens(R_SEARCH.system_prompt + R_SEARCH.user_suffix.strip()) + _QUESTION_TOKENS
         longest = episodes.max_tokens + episodes.thought_tokens
         found = size * episodes.top_k * shown + longest
         drawn = questions * episodes.samples

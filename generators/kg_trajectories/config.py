@@ -15,9 +15,10 @@ from trailforge.inference.prompts import Prompts
 from trailforge.pipelines.engine.model_stage import RunContext
 from trailforge.pipelines.runs.config import GraphRunConfig
 from trailforge.pipelines.runs.intake import RunInputs
-from trailforge.protocols import kg_search
+from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.episodes import EpisodeConfig
 from trailforge.protocols.grammar import Grammar
+from trailforge.protocols.kg_search import with_turns
 from trailforge.protocols.result_filters import DocumentFilter, KgFilter, filter_prompts
 from trailforge.retrieval import Retrieval, RetrievalConfig
 from trailforge.retrieval.kg import KgStore, KgToolConfig
@@ -58,7 +59,7 @@ class KgPromptNames:
     def version(self) -> str:
         """Hash of the texts behind these names, of the sentences of guided thoughts, of protocol and filters."""
         pools = PROMPTS.version(tuple(to_dict(self).values()), pools=_POOLS)
-        tool = f"{kg_search.SYSTEM_PROMPT}{kg_search.USER_SUFFIX}{filter_prompts()}"
+        tool = f"{KG_SEARCH.system_prompt}{KG_SEARCH.user_suffix}{filter_prompts()}"
         return hashlib.sha256(f"{pools}{tool}".encode()).hexdigest()[:12]
 
 
@@ -146,7 +147,7 @@ class KgGeneratorConfig:
     @property
     def grammar(self) -> Grammar:
         """The protocol, as agents are told it."""
-        return kg_search.with_turns(self.episode.max_turns)
+        return with_turns(self.episode.max_turns)
 
     @property
     def constants(self) -> DynaSearcherConstants:

@@ -18,7 +18,7 @@ from trailforge.pipelines.estimate import (
     tokens_of_passages,
 )
 from trailforge.pipelines.runs.intake import RunInputs
-from trailforge.protocols import kg_search
+from trailforge.protocols import KG_SEARCH
 from trailforge.schemas import Question
 
 _CHOICE_TOKENS = 48
@@ -72,7 +72,7 @@ def _free(
 ) -> list[StageEstimate]:
     """Every turn is given all that the episode may hold."""
     episode = generator.episode
-    begin = count_tokens(kg_search.SYSTEM_PROMPT + kg_search.USER_SUFFIX) + mean_tokens([q.question for q in questions])
+    begin = count_tokens(KG_SEARCH.system_prompt + KG_SEARCH.user_suffix) + mean_tokens([q.question for q in questions])
     reply = min(episode.sampling.max_tokens, episode.max_tokens / episode.max_turns)
     prompt = begin + episode.max_tokens
     return [stage_estimate("turn", episodes * episode.max_turns, prompt, reply, prices)]

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from trailforge import schemas
 from trailforge.pipelines.engine.files import plain_files, write_text
-from trailforge.schemas import TrailforgeError, errors, parse_json
+from trailforge.schemas import TrailforgeError, parse_json
 
 ERRORS = "errors"
 NAMES = r"[0-9a-f]{8}\.json"
@@ -62,7 +63,7 @@ def read_notes(folder: Path) -> list[TrailforgeError]:
     for path in _notes(folder):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             note = parse_json(path.read_bytes())
-            kind = getattr(errors, str(note["class"]), None)
+            kind = getattr(schemas, str(note["class"]), None)
             if not (isinstance(kind, type) and issubclass(kind, TrailforgeError)):
                 kind = TrailforgeError
             found.append((int(note.get("at", 0)), path.name, kind(str(note["message"]))))

@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -92,6 +93,20 @@ def checked_files(folder: Path, repo: str) -> list[LocalFile]:
         )
         for name in dict.fromkeys((*texts, *plots, *hashes))
     ]
+
+
+def list_push(folder: Path, repo: str) -> list[str]:
+    """Say what a push would send: a line for each folder, for each file that is in none, and for all of them.
+
+    Raises as `checked_files`.
+    """
+    files = checked_files(folder, repo)
+    groups: dict[str, list[LocalFile]] = defaultdict(list)
+    for file in files:
+        table, slash, _ = file.name.partition("/")
+        groups[table + slash].append(file)
+    lines = [f"{name:<24} {len(each):>5} {sum(f.size for f in each):>14,} bytes" for name, each in groups.items()]
+    return [*lines, f"{len(files)} files, {megabytes(files)}, verified; nothing was sent to {repo}"]
 
 
 def push(

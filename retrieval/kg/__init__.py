@@ -3,7 +3,7 @@
     build_kg(open_source(path), folder)                                   a graph's published files to a store
     store = KgStore.open(folder)                                          entities, names, triples, neighbours
     match_entity(store, "Albert Einstien", "Where was he born?")          mention to entities, with score and margin
-    subgraph(store, ["Q937"], ["place of birth"])                         ranked triples within limits
+    find_subgraph(store, ["Q937"], ["place of birth"])                    ranked triples within limits
     KgTool(store).search(["Albert Einstein"], ["place of birth"])         the three in one
     await keep_triples(client, model, TripleQuery(...), triples)          what a model keeps of them
 
@@ -14,7 +14,7 @@ from trailforge.retrieval.kg.build import build_kg
 from trailforge.retrieval.kg.match import match_entity, match_relation
 from trailforge.retrieval.kg.sources import Codex, KgSource, KqaJson, Tables, Wikidata5M, open_source
 from trailforge.retrieval.kg.store import KgStore
-from trailforge.retrieval.kg.subgraph import CountTokens, SubgraphLimits, subgraph
+from trailforge.retrieval.kg.subgraph import CountTokens, SubgraphLimits, find_subgraph
 from trailforge.retrieval.kg.tool import (
     MAX_KEPT,
     KgResult,
@@ -41,9 +41,9 @@ __all__ = [
     "Wikidata5M",
     "build_kg",
     "filter_prompt",
+    "find_subgraph",
     "keep_triples",
     "match_entity",
     "match_relation",
     "open_source",
-    "subgraph",
 ]

@@ -62,7 +62,7 @@ class _Found(NamedTuple):
 
 
 @reads
-def subgraph(
+def find_subgraph(
     store: KgStore,
     entities: Sequence[str],
     phrases: Sequence[str] = (),

@@ -12,7 +12,7 @@ from trailforge.inference.asker import fill
 from trailforge.inference.structured import INTEGER, list_schema, object_schema
 from trailforge.retrieval.kg.match import match_entity, match_relation
 from trailforge.retrieval.kg.store import KgStore
-from trailforge.retrieval.kg.subgraph import CountTokens, SubgraphLimits, subgraph
+from trailforge.retrieval.kg.subgraph import CountTokens, SubgraphLimits, find_subgraph
 from trailforge.schemas import EntityMatch, KgTriple, RelationMatch, estimate_tokens
 
 
@@ -87,7 +87,7 @@ class KgTool:
         searched = [match.entity_id for one in entities for match in one.matches[: one.searched]]
         best = [match for one in meant for match in one.matches if match.score == one.matches[0].score]
         phrases = [*mentions, *relations, *(match.label for match in best), *(() if relations else (sub_query,))]
-        triples = subgraph(
+        triples = find_subgraph(
             self.store,
             searched,
             phrases,

@@ -14,7 +14,7 @@ from scipy.stats import binomtest, bootstrap, chi2
 
 from benchmarks._gaps import GapChange, compare_gaps
 from tests.support.agent_episodes import episode
-from trailforge.evaluation.compare import bootstrap_mean, compare, mcnemar, paired_bootstrap
+from trailforge.evaluation.compare import bootstrap_mean, compare_episodes, mcnemar, paired_bootstrap
 from trailforge.evaluation.metrics import MEASURES
 from trailforge.schemas import InvalidInput
 from trailforge.schemas.agent_episode import AgentEpisode
@@ -112,7 +112,7 @@ def run(right: str, *, seeds: tuple[int, ...] = (0,), first: int = 0) -> list[Ag
 
 
 def test_only_questions_in_both_are_compared_and_the_others_named() -> None:
-    found = compare(run("+-+-"), run("+++-", first=1))
+    found = compare_episodes(run("+-+-"), run("+++-", first=1))
     assert (found.questions, found.only_in_first, found.only_in_second) == (3, ("set:q0",), ("set:q4",))
     right = found.differences["right"]
     assert (right.questions, right.first, right.second) == (3, pytest.approx(1 / 3), 1.0)
@@ -123,9 +123,9 @@ def test_only_questions_in_both_are_compared_and_the_others_named() -> None:
 
 def test_order_of_rows_is_nothing_and_order_of_runs_turns_the_sign() -> None:
     first, second = run("++-+--+"), run("-++++-+")
-    there = compare(first, second[::-1])
-    assert there == compare(first, second)
-    back = compare(second, first)
+    there = compare_episodes(first, second[::-1])
+    assert there == compare_episodes(first, second)
+    back = compare_episodes(second, first)
     assert back.differences["f1"].difference == -there.differences["f1"].difference
     assert (back.right.only_first, back.right.only_second) == (there.right.only_second, there.right.only_first)
 
@@ -133,7 +133,7 @@ def test_order_of_rows_is_nothing_and_order_of_runs_turns_the_sign() -> None:
 def test_a_question_counts_once_whatever_its_seeds() -> None:
     first = [*run("+-"), *[each for seed in (1, 2) for each in run("--", seeds=(seed,))]]
     second = [*run("++", seeds=(0, 5)), *run("--", seeds=(6,))]
-    found = compare(first, second)
+    found = compare_episodes(first, second)
     assert found.questions == found.differences["right"].questions == 2
     assert found.differences["right"].first == pytest.approx((1 / 3 + 0) / 2)
     assert found.differences["right"].second == pytest.approx(2 / 3)
@@ -143,23 +143,23 @@ def test_a_question_counts_once_whatever_its_seeds() -> None:
 
 def test_half_right_is_not_right() -> None:
     first = [*run("+"), *run("-", seeds=(1,))]
-    assert compare(first, run("+")).right.only_second == 1
+    assert compare_episodes(first, run("+")).right.only_second == 1
 
 
 def test_a_measure_is_compared_where_both_know_it() -> None:
     first = [episode("a", scores={"judge": 1.0}), episode("b", scores={"judge": 0.0}), episode("c")]
     second = [episode("a", scores={"judge": 0.5}), episode("b"), episode("c", scores={"judge": 1.0})]
-    judged = compare(first, second).differences["judge"]
+    judged = compare_episodes(first, second).differences["judge"]
     assert (judged.questions, judged.first, judged.second, judged.difference) == (1, 1.0, 0.5, -0.5)
 
 
 def test_runs_that_cannot_be_compared_are_refused() -> None:
     with pytest.raises(InvalidInput, match="no question in common"):
-        compare(run("+"), run("+", first=7))
+        compare_episodes(run("+"), run("+", first=7))
     with pytest.raises(InvalidInput, match="another question in each run"):
-        compare(run("+"), [replace(episode("q0"), question="Else?")])
+        compare_episodes(run("+"), [replace(episode("q0"), question="Else?")])
     with pytest.raises(InvalidInput, match="one agent, back end and model at a time"):
-        compare(run("+"), [*run("+"), *run("-")])
+        compare_episodes(run("+"), [*run("+"), *run("-")])
 
 
 def test_a_gap_that_an_agent_closes_is_the_difference_of_two_differences() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.support.agent_episodes import guess_wrong, play, row
 from tests.support.world import question
 from trailforge.evaluation.agents import AgentRun
-from trailforge.evaluation.compare import compare
+from trailforge.evaluation.compare import compare_episodes
 from trailforge.evaluation.metrics import EpisodeSummary, summarize
 from trailforge.schemas import Question, read_parquet, write_parquet
 from trailforge.schemas.agent_episode import AgentEpisode
@@ -108,7 +108,7 @@ def test_an_agent_that_searches_on_for_the_first_hop_misses_the_second() -> None
 
 
 def test_the_weaker_agent_loses_by_what_it_misreads() -> None:
-    comparison = compare(episodes(misreads_one_in_three), episodes(perfect))
+    comparison = compare_episodes(episodes(misreads_one_in_three), episodes(perfect))
     won = comparison.differences["contain_em"]
     assert (won.questions, won.second, won.difference) == (30, 1.0, pytest.approx(1 / 3))
     assert 0 < won.low < 1 / 3 < won.high < 0.6

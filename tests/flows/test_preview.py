@@ -11,7 +11,7 @@ import pytest
 from tests.support.model_server import running, stats
 from tests.support.world import write_questions
 from trailforge.flows.execute import RunRequest, execute
-from trailforge.flows.preview import preview
+from trailforge.flows.preview import show_preview
 from trailforge.schemas import InvalidInput, Manifest
 
 PRESET = "model: {name: scripted}\nretrieval: {kind: bm25}\noutput: {shard_size: 2}\n"
@@ -48,7 +48,7 @@ def test_rows_are_shown_and_the_run_pays_for_no_reply_again(request_of_run: RunR
         seen.append(len(list((folder / "mcts_trajectories").glob("*.parquet"))))
         assert manifest.card == () and not (folder / "README.md").exists()  # nobody reads it: it is not made
 
-    preview(request_of_run, execute, show)
+    show_preview(request_of_run, execute, show)
     assert seen == [1] and left_in(request_of_run.out) == ["ledger", "ledger/calls.sqlite"]
     before = stats(url)
     made = execute(request_of_run)
@@ -64,13 +64,13 @@ def test_a_preview_is_made_here_whatever_the_run_works_on(
     options = ("job_endpoint=127.0.0.1:1",) if "runner" in elsewhere else ()
     kept: list[int] = []
     request = replace(request_of_run, **elsewhere, runner_options=options)
-    preview(request, execute, lambda manifest, _: kept.append(manifest.calls))
+    show_preview(request, execute, lambda manifest, _: kept.append(manifest.calls))
     assert kept and "a preview is made in this process" in capsys.readouterr().err
 
 
 def test_a_preview_of_no_cluster_is_refused_as_the_run_is(request_of_run: RunRequest) -> None:
     with pytest.raises(InvalidInput, match="--cluster"):
-        preview(replace(request_of_run, cluster="tcp://head:8786"), execute, lambda *_: None)
+        show_preview(replace(request_of_run, cluster="tcp://head:8786"), execute, lambda *_: None)
 
 
 def test_a_preview_that_fails_keeps_what_was_paid(request_of_run: RunRequest) -> None:
@@ -78,12 +78,12 @@ def test_a_preview_that_fails_keeps_what_was_paid(request_of_run: RunRequest) ->
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        preview(request_of_run, execute, fail)
+        show_preview(request_of_run, execute, fail)
     assert left_in(request_of_run.out) == ["ledger", "ledger/calls.sqlite"]
 
 
 def test_what_is_wrong_leaves_nothing(request_of_run: RunRequest) -> None:
     request_of_run.files[0].unlink()
     with pytest.raises(InvalidInput, match="no such file"):
-        preview(request_of_run, execute, lambda manifest, folder: None)
+        show_preview(request_of_run, execute, lambda manifest, folder: None)
     assert not request_of_run.out.exists()

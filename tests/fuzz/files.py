@@ -38,7 +38,7 @@ from trailforge.schemas import (
 from trailforge.schemas import Question as Record
 from trailforge.schemas.files import LONGEST_ROW
 from trailforge.schemas.text import count_tokens
-from trailforge.training.score_file import score_file
+from trailforge.training.score_file import score_episodes
 from trailforge.training.sets.judging import read_benchmarks
 
 _JSON = (
@@ -623,5 +623,5 @@ TARGETS = (
     ),
     _json_target("benchmark", read_benchmark, {"question": "Who?", "Prompt": 5}),
     _json_target("training_benchmark", lambda path: read_benchmarks([str(path)], 5) and (), {"question": "Who?"}),
-    _json_target("score_file", lambda path: score_file(path, REWARD_PRESETS["msearcher"]), _SCORED),
+    _json_target("score_file", lambda path: score_episodes(path, REWARD_PRESETS["msearcher"]), _SCORED),
 )

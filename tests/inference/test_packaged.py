@@ -6,7 +6,7 @@ import pytest
 
 from trailforge.inference.packaged import SERVERS, open_server
 from trailforge.schemas import InvalidInput
-from trailforge.schemas.plugins import plugins
+from trailforge.schemas.plugins import installed_plugins
 from trailforge.small_model.server import EmbeddedServer
 
 
@@ -25,6 +25,6 @@ def test_a_name_is_served_while_the_block_lasts(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_name_that_nobody_brings_is_refused_with_those_that_there_are() -> None:
-    assert "embedded" in plugins(SERVERS)
+    assert "embedded" in installed_plugins(SERVERS)
     with pytest.raises(InvalidInput, match="'elsewhere' is not one of embedded"), open_server("elsewhere"):
         pass

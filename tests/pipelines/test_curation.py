@@ -17,7 +17,7 @@ from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun, edit_manifest
 from tests.support.rows import AGAIN, FIRST, MISLED, trajectory
-from trailforge.curation.apply import apply
+from trailforge.curation.apply import apply_rulings
 from trailforge.pipelines import curated
 from trailforge.pipelines.curated import Undo, decidable, source_column
 from trailforge.pipelines.dataset import Table
@@ -87,7 +87,7 @@ def curated_trajectories(run: FinishedRun, out: Path) -> list[Trajectory]:
         fix("mcts_trajectories", rows[1].uid, messages=told, answer_aliases=["The same"]),
         accept("mcts_trajectories", rows[2].uid),
     ]
-    apply(run.folder, out, rulings, LOG)
+    apply_rulings(run.folder, out, rulings, LOG)
     return rows
 
 
@@ -169,7 +169,7 @@ def test_what_a_killed_process_left_is_no_obstacle_and_the_same_decisions_give_t
 def test_a_rejected_source_takes_all_that_was_made_of_it(original_run: FinishedRun, tmp_path: Path) -> None:
     rows = rows_of(original_run.folder, "mcts_trajectories", Trajectory)
     source = rows[0].question_id
-    apply(original_run.folder, tmp_path / "out", [reject("inputs", source)], LOG)
+    apply_rulings(original_run.folder, tmp_path / "out", [reject("inputs", source)], LOG)
     after = rows_of(tmp_path / "out", "mcts_trajectories", Trajectory)
     assert after == [row for row in rows if row.question_id != source] != rows
     asked = rows_of(original_run.folder, "inputs", Question)
@@ -181,13 +181,15 @@ def test_a_rejected_source_takes_all_that_was_made_of_it(original_run: FinishedR
 
 def test_all_questions_may_go(original_run: FinishedRun, tmp_path: Path) -> None:
     asked = rows_of(original_run.folder, "inputs", Question)
-    apply(original_run.folder, tmp_path / "out", [reject("inputs", row.id) for row in asked], LOG)
+    apply_rulings(original_run.folder, tmp_path / "out", [reject("inputs", row.id) for row in asked], LOG)
     assert not (tmp_path / "out" / "inputs").exists() and problems(tmp_path / "out") == ""
 
 
 def test_all_rows_may_go(original_run: FinishedRun, tmp_path: Path) -> None:
     rows = rows_of(original_run.folder, "mcts_trajectories", Trajectory)
-    manifest = apply(original_run.folder, tmp_path / "out", [reject("mcts_trajectories", r.uid) for r in rows], LOG)
+    manifest = apply_rulings(
+        original_run.folder, tmp_path / "out", [reject("mcts_trajectories", r.uid) for r in rows], LOG
+    )
     assert not (tmp_path / "out" / "sft").exists() and problems(tmp_path / "out") == ""
     asked = rows_of(tmp_path / "out", "inputs", Question)
     assert [line.accepted for line in manifest.stages if line.name == "curate"] == [len(asked)]
@@ -198,7 +200,7 @@ def test_pairs_of_a_rejected_episode_go(original_kg: Mapping[str, FinishedKg], t
     pair: ContrastivePair = run.rows("pairs")[0]
     uid, other = pair.good_uid, run.rows("pairs")[-1]
     rulings = [reject("kg_trajectories", uid)] + [reject("pairs", other.uid)] * (other.good_uid != uid)
-    apply(run.folder, tmp_path / "out", rulings, LOG)
+    apply_rulings(run.folder, tmp_path / "out", rulings, LOG)
     assert problems(tmp_path / "out") == ""
     gone = {uid for uid in (pair.uid, other.uid)}
     assert not gone & {row.uid for row in rows_of(tmp_path / "out", "pairs", ContrastivePair)}
@@ -211,12 +213,14 @@ def test_questions_of_a_graph_are_written_anew_as_lines(original_kg: Mapping[str
     rows: list[KgQuestion] = run.rows("kg_questions")
     asked = rows[1].question.replace("?", ", then?")
     rulings = [reject("kg_questions", rows[0].uid), fix("kg_questions", rows[1].uid, question=asked)]
-    apply(run.folder, tmp_path / "out", rulings, LOG)
+    apply_rulings(run.folder, tmp_path / "out", rulings, LOG)
     assert problems(tmp_path / "out") == ""
     lines = [json.loads(line) for line in (tmp_path / "out" / "questions.jsonl").read_text().splitlines()]
     assert len(lines) == len(rows) - 1 and lines[0]["question"] == asked
     with pytest.raises(InvalidInput, match="rejects it then"):
-        apply(run.folder, tmp_path / "bad", [fix("kg_questions", rows[1].uid, question="Who is it, then?")], LOG)
+        apply_rulings(
+            run.folder, tmp_path / "bad", [fix("kg_questions", rows[1].uid, question="Who is it, then?")], LOG
+        )
     (tmp_path / "out" / "questions.jsonl").write_text("")
     assert "not as it was written" in problems(tmp_path / "out")
 
@@ -232,7 +236,7 @@ def test_episodes_of_rejected_and_fixed_bundle_questions_go(
         fix("bundle_questions", two.uid, question=f"Say: {two.question}"),
         reject("bundles", three.bundle_id),
     ]
-    apply(original_bundles.folder, tmp_path / "out", rulings, LOG)
+    apply_rulings(original_bundles.folder, tmp_path / "out", rulings, LOG)
     assert problems(tmp_path / "out") == ""
     gone = {row.uid for row in rows if row.bundle_id == three.bundle_id} | {one.uid, two.uid}
     asked = {row.uid for row in rows_of(tmp_path / "out", "bundle_questions", BundleQuestion)}
@@ -316,7 +320,7 @@ def test_a_fix_that_only_some_fields_tell_is_found(
     row = rows_of(original_run.folder, "mcts_trajectories", Trajectory)[0]
     with monkeypatch.context() as unchecked:
         unchecked.setattr(curated, "apply_fixes", trusting)
-        apply(original_run.folder, tmp_path / "out", [fix("mcts_trajectories", row.uid, **values)], LOG)
+        apply_rulings(original_run.folder, tmp_path / "out", [fix("mcts_trajectories", row.uid, **values)], LOG)
     told = problems(tmp_path / "out")
     assert re.search(found, told), told
 
@@ -335,7 +339,7 @@ def test_what_cannot_be_applied_is_said_and_leaves_nothing(original_run: Finishe
         ([fix("mcts_trajectories", row.uid, answer="something else")], "filter wrong_answer rejects it then"),
     ):
         with pytest.raises(InvalidInput, match=problem):
-            apply(original_run.folder, tmp_path / "out", rulings, LOG)
+            apply_rulings(original_run.folder, tmp_path / "out", rulings, LOG)
         assert list(tmp_path.iterdir()) == []
 
 
@@ -343,7 +347,7 @@ def test_one_turn_can_be_fixed(original_run: FinishedRun, tmp_path: Path) -> Non
     row = rows_of(original_run.folder, "mcts_trajectories", Trajectory)[0]
     told = row.messages[2].content.replace("<think>", "<think>Let me see. ")
     one_turn = fix("mcts_trajectories", row.uid, **{"messages.2.content": told})
-    apply(original_run.folder, tmp_path / "out", [one_turn], LOG)
+    apply_rulings(original_run.folder, tmp_path / "out", [one_turn], LOG)
     assert rows_of(tmp_path / "out", "mcts_trajectories", Trajectory)[0].messages[2].content == told
     assert problems(tmp_path / "out") == ""
 
@@ -354,13 +358,13 @@ def test_folders_that_will_not_do_are_said(
     out, rows = curated_set
     again = [reject("mcts_trajectories", rows[3].uid)]
     with pytest.raises(OutputError, match="not empty"):
-        apply(original_run.folder, out, again, LOG)
+        apply_rulings(original_run.folder, out, again, LOG)
     with pytest.raises(InvalidInput, match="is a curated data set"):
-        apply(out, tmp_path / "twice", again, LOG)
+        apply_rulings(out, tmp_path / "twice", again, LOG)
     shutil.copytree(original_run.folder, tmp_path / "unfinished")
     (tmp_path / "unfinished" / "manifest.json").unlink()
     with pytest.raises(InvalidInput, match="holds no finished run"):
-        apply(tmp_path / "unfinished", tmp_path / "more", again, LOG)
+        apply_rulings(tmp_path / "unfinished", tmp_path / "more", again, LOG)
 
 
 @pytest.mark.parametrize("dataset", dataset_names())

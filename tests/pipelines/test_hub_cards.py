@@ -18,7 +18,7 @@ from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FREE, FinishedKg
 from tests.pipelines.support import CONFIG, FinishedRun, config_with
 from tests.support.rows import QUESTION
-from trailforge.curation.apply import apply
+from trailforge.curation.apply import apply_rulings
 from trailforge.generators.kg_trajectories import card
 from trailforge.pipelines.cards.card import describe_empty, front_matter, funnel_table
 from trailforge.pipelines.cards.licences import (
@@ -49,7 +49,7 @@ def original_curated(original_run: FinishedRun, tmp_path_factory: pytest.TempPat
     assert asked is not None
     first = datasets.Dataset.from_parquet(str(next((original_run.folder / "inputs").glob("part-00000-*"))))
     ruling = Ruling(table="inputs", uid=first[0]["id"], action="reject", reason="vague", detail="ann: vague")
-    apply(original_run.folder, out, [ruling], FileEntry(path="x/decisions.jsonl", rows=1, sha256="0" * 64))
+    apply_rulings(original_run.folder, out, [ruling], FileEntry(path="x/decisions.jsonl", rows=1, sha256="0" * 64))
     return out
 
 

@@ -19,7 +19,7 @@ import typer
 from typer.testing import CliRunner
 
 from trailforge.commands import runs
-from trailforge.curation import apply
+from trailforge.curation.apply import apply_rulings
 from trailforge.curation.decisions import LOG, append, merge, now, read_decisions, source_of
 from trailforge.flows.execute import RunRequest, execute
 from trailforge.inspector.terminal import show_rows
@@ -211,7 +211,7 @@ def test_what_people_decided_makes_a_curated_data_set_that_verifies(tmp_path: Pa
     decide(run, "sums", bad, "reject", reason="too easy")
     decide(run, "sums", good, "fix", field="remark", value='"signed by Ann"')
     heard = merge(read_decisions(run))
-    apply.apply(run, out, heard.rulings, FileEntry(path=str(run / LOG), rows=2, sha256="0"))
+    apply_rulings(run, out, heard.rulings, FileEntry(path=str(run / LOG), rows=2, sha256="0"))
     assert verify_run(out).problems == []
     sums = rows_of(out, "sums")
     assert bad.uid not in {row.uid for row in sums} and "signed by Ann" in {row.remark for row in sums}

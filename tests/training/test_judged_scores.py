@@ -38,7 +38,7 @@ from trailforge.schemas import (
 )
 from trailforge.training.adapters import slime, trl, verl
 from trailforge.training.config import TrainPreset, load_train_preset
-from trailforge.training.score_file import score_file
+from trailforge.training.score_file import score_episodes
 from trailforge.training.scoring import ToScore, scorer_of
 from trailforge.training.trl.rl import make_pay, train_rl
 
@@ -143,7 +143,7 @@ def by_file(recipe: Path) -> list[float]:
     ]
     path.write_text("\n".join(map(json.dumps, lines)))
     assert scorer.preset is not None
-    return [row.reward.total for row in score_file(path, scorer.preset, judge=scorer.judge)]
+    return [row.reward.total for row in score_episodes(path, scorer.preset, judge=scorer.judge)]
 
 
 def test_every_path_pays_the_same_and_asks_once(recipe: Path, server: str) -> None:

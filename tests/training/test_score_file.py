@@ -35,7 +35,7 @@ from trailforge.schemas import (
     Trajectory,
     write_parquet,
 )
-from trailforge.training.score_file import score_file
+from trailforge.training.score_file import score_episodes
 from trailforge.training.sets.judging import segments
 
 EPISODES = (
@@ -73,20 +73,20 @@ async def test_rows_of_the_knowledge_graph_are_paid_what_they_say(tmp_path: Path
     rows = await kg_rows(tmp_path / "kg")
     write_parquet(tmp_path / "rows.parquet", KgTrajectory, rows)
     preset = RewardPreset(name="same", constants=KgGeneratorConfig().constants)
-    found = list(score_file(tmp_path / "rows.parquet", preset))
+    found = list(score_episodes(tmp_path / "rows.parquet", preset))
     assert [each.uid for each in found] == [row.uid for row in rows]
     for each, row in zip(found, rows, strict=True):
         assert each.reward.total == pytest.approx(row.reward.total, abs=1e-9)
         assert each.recorded == row.reward.total
     assert len({each.reward.total for each in found}) >= 3
-    others = list(score_file(tmp_path / "rows.parquet", REWARD_PRESETS["ragsearch"]))
+    others = list(score_episodes(tmp_path / "rows.parquet", REWARD_PRESETS["ragsearch"]))
     assert [each.recorded for each in others] == [None] * len(rows)
 
 
 async def test_rows_of_bundles_are_paid_what_they_say(tmp_path: Path) -> None:
     rows = await search_rows()
     write_parquet(tmp_path / "rows.parquet", SearchEpisode, rows)
-    found = list(score_file(tmp_path / "rows.parquet", REWARD_PRESETS["r-search"]))
+    found = list(score_episodes(tmp_path / "rows.parquet", REWARD_PRESETS["r-search"]))
     assert [each.reward.total for each in found] == pytest.approx([row.reward.total for row in rows], abs=1e-9)
     assert [each.recorded for each in found] == [row.reward.total for row in rows]
     assert found[0].reward.total == 1.0 and len({each.reward.total for each in found}) >= 3
@@ -99,7 +99,7 @@ async def test_a_free_answer_of_a_bundle_is_paid_by_what_scored_it_then(
     half = next(row for row in await search_rows() if row.final_answer == "500")
     row = replace(half, scored_by=by, reward=replace(half.reward, answer=0.8, total=0.9))
     write_parquet(tmp_path / "rows.parquet", SearchEpisode, [row])
-    (found,) = score_file(tmp_path / "rows.parquet", REWARD_PRESETS["r-search"])
+    (found,) = score_episodes(tmp_path / "rows.parquet", REWARD_PRESETS["r-search"])
     assert found.reward.total == pytest.approx(paid), "the words have an F1 of one half"
 
 
@@ -108,11 +108,11 @@ async def test_rows_for_trainers(tmp_path: Path) -> None:
     graph = (await kg_rows(tmp_path / "kg"))[0]
     rows = [sft_row(whole), *segments(sft_row(whole)), episode_sft_row(bundle), kg_sft_row(graph)]
     write_parquet(tmp_path / "sft.parquet", SftRow, rows)
-    msearcher = list(score_file(tmp_path / "sft.parquet", REWARD_PRESETS["msearcher"]))
+    msearcher = list(score_episodes(tmp_path / "sft.parquet", REWARD_PRESETS["msearcher"]))
     assert [each.reward.total for each in msearcher[:2]] == [1.0, 1.0]  # whole, and its last segment
     scored = {each.uid for each in msearcher}
     assert len(rows) - len(scored) == 2 and [each.row for each in msearcher] == sorted(each.row for each in msearcher)
-    by_letters = list(score_file(tmp_path / "sft.parquet", REWARD_PRESETS["r-search"]))
+    by_letters = list(score_episodes(tmp_path / "sft.parquet", REWARD_PRESETS["r-search"]))
     assert by_letters[-2].reward.total == 1.0
 
 
@@ -154,14 +154,14 @@ def test_lines_are_paid_as_transcripts_are(tmp_path: Path, name: str, protocol: 
         }
         for case in chosen
     ]
-    found = score_file(written(tmp_path / name, *lines), REWARD_PRESETS[PRESETS[protocol]])
+    found = score_episodes(written(tmp_path / name, *lines), REWARD_PRESETS[PRESETS[protocol]])
     expected = [score_messages(case.messages, case.truth, tokens=case.tokens) for case in chosen]
     assert [each.reward for each in found] == expected
 
 
 def test_an_answer_will_do_and_blank_lines_count(tmp_path: Path) -> None:
     path = written(tmp_path / "rows.jsonl", line(), "", line(protocol=None, uid=None))
-    found = list(score_file(path, REWARD_PRESETS["dynasearcher"], protocol="kg_search"))
+    found = list(score_episodes(path, REWARD_PRESETS["dynasearcher"], protocol="kg_search"))
     assert [(each.row, each.uid) for each in found] == [(1, "u"), (3, "")]
     assert found[0].reward == found[1].reward and found[0].reward.total == 1.5
 
@@ -173,21 +173,21 @@ def test_an_answer_is_held_against_the_golds_that_a_line_gives(tmp_path: Path) -
     target = TRUTH | {"target": ["French", "France"], "protocol": "search_r1", "num_golds": 1}
     trained = line(messages=said, answer=None, answer_aliases=None, protocol=None, num_hops=None, support_titles=None)
     path = written(tmp_path / "rows.jsonl", plain, trained | {"ground_truth": target})
-    found = [each.reward.parts["exact_match"] for each in score_file(path, REWARD_PRESETS["search-r1"])]
+    found = [each.reward.parts["exact_match"] for each in score_episodes(path, REWARD_PRESETS["search-r1"])]
     assert found == [0.0, 1.0]
 
 
 def test_a_whole_episode_as_text(tmp_path: Path) -> None:
     text = "\n".join(message["content"] for message in line()["messages"][2:])
     path = written(tmp_path / "rows.jsonl", line(), line(messages=None, text=text))
-    first, second = score_file(path, REWARD_PRESETS["dynasearcher"])
+    first, second = score_episodes(path, REWARD_PRESETS["dynasearcher"])
     assert first.reward == second.reward
 
 
 def test_lengths_are_estimated_where_they_are_missing(tmp_path: Path) -> None:
     said = [{"role": "assistant", "content": f"<think>{'word ' * 30_000}</think><answer>Vienna</answer>"}]
     path = written(tmp_path / "rows.jsonl", line(messages=said, tokens=None), line(messages=said, tokens=10))
-    first, second = score_file(path, REWARD_PRESETS["msearcher"])
+    first, second = score_episodes(path, REWARD_PRESETS["msearcher"])
     assert (first.reward.parts["length"], second.reward.parts["length"]) == (-1.0, 0.0)
 
 
@@ -225,7 +225,7 @@ def test_lengths_are_estimated_where_they_are_missing(tmp_path: Path) -> None:
 def test_faults_are_named_with_file_row_and_field(tmp_path: Path, bad: Any, field: str | None, problem: str) -> None:
     path = written(tmp_path / "rows.jsonl", line(), bad)
     with pytest.raises(InvalidInput) as raised:
-        list(score_file(path, REWARD_PRESETS["dynasearcher"]))
+        list(score_episodes(path, REWARD_PRESETS["dynasearcher"]))
     error = raised.value
     assert (error.file, error.row, error.field) == (path, 2, field) and problem in error.problem
 
@@ -238,5 +238,5 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "plain.jsonl.gz").write_text("{}")
     for name in ("trajectories.parquet", "text.parquet", "bytes.jsonl", "plain.jsonl.gz", "none.jsonl", "none.parquet"):
         with pytest.raises(InvalidInput) as raised:
-            list(score_file(tmp_path / name, preset))
+            list(score_episodes(tmp_path / name, preset))
         assert raised.value.file == tmp_path / name

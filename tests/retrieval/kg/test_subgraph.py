@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.retrieval.kg.support import Ids, store_of
-from trailforge.retrieval.kg import KgStore, KgTool, KgToolConfig, SubgraphLimits, subgraph
+from trailforge.retrieval.kg import KgStore, KgTool, KgToolConfig, SubgraphLimits, find_subgraph
 from trailforge.schemas import InvalidInput, estimate_tokens
 
 HUB = [("hub", "P1", f"a{n}") for n in range(700)] + [(f"b{n}", "P2", "hub") for n in range(700)]
@@ -28,7 +28,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> KgStore:
 
 
 def lines(store: KgStore, entities: list[str], *phrases: str) -> list[str]:
-    return [triple.text for triple in subgraph(store, entities, phrases)]
+    return [triple.text for triple in find_subgraph(store, entities, phrases)]
 
 
 def test_both_directions_and_the_asked_relation_first(store: KgStore) -> None:
@@ -51,14 +51,14 @@ def test_no_triple_comes_twice(store: KgStore) -> None:
 def test_an_entity_without_triples_and_no_entity(store: KgStore) -> None:
     assert lines(store, ["Q12"], "x") == [] == lines(store, [], "x")
     with pytest.raises(InvalidInput, match="no entity 'Q13'"):
-        subgraph(store, ["Q13"])
+        find_subgraph(store, ["Q13"])
 
 
 @pytest.mark.parametrize("limits", [(1, 1024), (100, 1024), (100, 20), (1000, 100_000), (7, 1)])
 def test_limits_hold_and_are_used(hub: KgStore, limits: tuple[int, int]) -> None:
     most = SubgraphLimits(max_triples=limits[0], max_tokens=limits[1])
-    triples = subgraph(hub, ["hub"], ["needle"], most)
-    everything = subgraph(hub, ["hub"], ["needle"], SubgraphLimits(max_triples=10**6, max_tokens=10**9))
+    triples = find_subgraph(hub, ["hub"], ["needle"], most)
+    everything = find_subgraph(hub, ["hub"], ["needle"], SubgraphLimits(max_triples=10**6, max_tokens=10**9))
     tokens = sum(estimate_tokens(triple.text + "\n") for triple in triples)
     assert len(triples) <= most.max_triples and tokens <= most.max_tokens
     assert triples == everything[: len(triples)]
@@ -69,8 +69,8 @@ def test_limits_hold_and_are_used(hub: KgStore, limits: tuple[int, int]) -> None
 
 def test_tokens_are_counted_by_who_is_given(hub: KgStore) -> None:
     limits = SubgraphLimits(max_tokens=10)
-    assert len(subgraph(hub, ["hub"], (), limits, lambda text: 5)) == 2
-    assert subgraph(hub, ["hub"], (), limits, lambda text: 11) == []
+    assert len(find_subgraph(hub, ["hub"], (), limits, lambda text: 5)) == 2
+    assert find_subgraph(hub, ["hub"], (), limits, lambda text: 11) == []
 
 
 @pytest.mark.parametrize("name", ["max_triples", "max_tokens"])
@@ -106,7 +106,7 @@ def test_all_triples_of_the_entities_and_none_else(triples: list[Ids], phrases: 
     with tempfile.TemporaryDirectory() as folder:
         store = store_of(Path(folder) / "store", triples)
         entity = triples[0][0]
-        found = [(t.head, t.relation, t.tail) for t in subgraph(store, [entity], phrases)]
+        found = [(t.head, t.relation, t.tail) for t in find_subgraph(store, [entity], phrases)]
         assert sorted(found) == sorted({t for t in triples if entity in (t[0], t[2])})
         wanted = set(phrases) - {"a"}  # a function word
         ends = [(relation, {head, tail} - {entity}) for head, relation, tail in found]

@@ -1,0 +1,50 @@
+"""The door of a room: its `__init__` names what other rooms may take, and loads the file that holds a name when asked.
+
+    if TYPE_CHECKING:
+        from trailforge.rewards.matching import mentions as mentions
+    else:
+        __getattr__, __dir__ = lazy_names(__name__)
+
+So each name stands once, where editors and type checkers look for it, and importing a door costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+_GIVEN = re.compile(r"^    from ([\w.]+) import \(?\s*(\w+) as \2\b", re.MULTILINE)
+"""A name in the form that ruff gives it. The parser of Python would take ten times as long, at each start."""
+
+
+def lazy_names(door: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package that gives out what stands under its `if TYPE_CHECKING:`.
+
+    A name is looked up in its file each time that it is asked for, so that a test which replaces it there replaces it
+    at the door too.
+    """
+
+    def load(name: str) -> Any:
+        home = None if name.startswith("__") else names_given(door).get(name)
+        if home is None:
+            raise AttributeError(f"module {door!r} has no attribute {name!r}")
+        return importlib.import_module(f"{door}.{name}") if home == door else getattr(importlib.import_module(home), name)
+
+    return load, lambda: sorted({*vars(sys.modules[door]), *names_given(door)})
+
+
+@cache
+def names_given(door: str) -> dict[str, str]:
+    """Return the names that a door gives out, each with the module that holds it: the door itself holds its modules.
+
+    Raises `ImportError` where the package is installed without its source.
+    """
+    read = getattr(sys.modules[door].__loader__, "get_source", None)
+    source = read(door) if read is not None else None
+    if source is None:
+        raise ImportError(f"{door} is installed without its source, in which its names stand")
+    return {name: home for home, name in _GIVEN.findall(source)}
