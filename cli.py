@@ -26,8 +26,7 @@ from trailforge.commands import (
     serve,
     training,
 )
-from trailforge.schemas.errors import TrailforgeError, missing_package
-from trailforge.schemas.text import visible
+from trailforge.schemas import TrailforgeError, missing_package, visible
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -135,8 +134,8 @@ def _silent_prefect(error: RuntimeError) -> TrailforgeError | None:
     """What to do about a Prefect server that flows need and cannot reach; None when that is not what is wrong."""
     if "trailforge.flows" not in sys.modules:
         return None
-    from trailforge.flows.doctor import prefect_server
-    from trailforge.schemas.errors import ServerUnavailable
+    from trailforge.flows import prefect_server
+    from trailforge.schemas import ServerUnavailable
 
     found = prefect_server()
     if found.mend:
@@ -159,7 +158,7 @@ def _quiet() -> None:
 
 def _end(said: str, exit_code: int, *, is_error: bool = True) -> None:
     """Print and leave at once: worker threads that still wait for a server must not hold the process."""
-    from trailforge.pipelines.engine.log_lines import is_json, json_line
+    from trailforge.pipelines.engine import is_json, json_line
 
     text = f"error: {said}" if is_error else said
     if is_json():

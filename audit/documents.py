@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from trailforge.pipelines.audited import AuditedDocument
-from trailforge.retrieval.corpus import source_of
-from trailforge.retrieval.sentences import split_sentences
-from trailforge.retrieval.words import ngrams_of, words_of
+from trailforge.pipelines.sources import AuditedDocument
+from trailforge.retrieval import ngrams_of, split_sentences, words_of
+from trailforge.retrieval.indexes import source_of
 from trailforge.schemas import Document, Question, SupportingDocument
 
 _RUN = 5

@@ -6,15 +6,11 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trailforge.filters.answers import is_same_list
-from trailforge.inference import Sampling
-from trailforge.inference.asker import Asker, fill
-from trailforge.inference.prompts import Prompts
-from trailforge.inference.structured import object_schema
-from trailforge.pipelines.audited import AuditedQuestion
+from trailforge.filters import is_same_list
+from trailforge.inference import Asker, Prompts, Sampling, fill, object_schema
+from trailforge.pipelines.sources import AuditedQuestion
 from trailforge.rewards import choose_options, is_near_miss, mcts_reward
-from trailforge.schemas import ITEM_ERRORS, Document, Question
-from trailforge.schemas.text import count_tokens
+from trailforge.schemas import ITEM_ERRORS, Document, Question, count_tokens
 
 PROMPTS = Prompts("trailforge.audit")
 SCHEMA = object_schema(answer={"type": "string"})

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from trailforge.audit.verdicts import MEANINGS
-from trailforge.pipelines.audited import AuditedBy, AuditedQuestion, AuditManifest, AuditReason
-from trailforge.pipelines.cards.plots import COLOURS, DARK, figure_of, png_of, remove_frame, write_figure
-from trailforge.pipelines.engine.files import write_text
-from trailforge.schemas.text import visible
+from trailforge.pipelines.cards import COLOURS, DARK, figure_of, png_of, remove_frame, write_figure
+from trailforge.pipelines.engine import write_text
+from trailforge.pipelines.sources import AuditedBy, AuditedQuestion, AuditManifest, AuditReason
+from trailforge.schemas import visible
 
 PLOT = "plots/reasons.png"
 _EXAMPLES = 3

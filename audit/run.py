@@ -15,9 +15,10 @@ from trailforge.audit.documents import FoundDocument, Shelf, WantedDocument, wan
 from trailforge.audit.reading import hash_prompts, prompt_tokens, read_question
 from trailforge.audit.report import write_report
 from trailforge.audit.verdicts import Evidence, judge_question, settle_documents
-from trailforge.inference.asker import Asker
-from trailforge.mcts.plan import gold_plan, resolve
-from trailforge.pipelines.audited import (
+from trailforge.inference import Asker
+from trailforge.mcts import gold_plan, resolve
+from trailforge.pipelines.engine import file_entry, output_errors, sha256_of, write_atomically, write_text
+from trailforge.pipelines.sources import (
     AUDIT,
     AUDITED_TABLE,
     SETS_ASIDE,
@@ -27,14 +28,11 @@ from trailforge.pipelines.audited import (
     AuditManifest,
     audit_key,
     read_audit,
+    read_questions,
 )
-from trailforge.pipelines.engine.files import output_errors, sha256_of, write_atomically, write_text
-from trailforge.pipelines.engine.shards import file_entry
-from trailforge.pipelines.sources import InvalidRow, read_questions
-from trailforge.retrieval import Retrieval, Retriever, RetrieverConfig, open_index, open_retrieval, read_corpus
-from trailforge.retrieval.indexes.manifest import read_manifest
-from trailforge.retrieval.scope import corpus_hash
-from trailforge.retrieval.seals import SEAL, seal
+from trailforge.retrieval import Retrieval, Retriever, RetrieverConfig, corpus_hash, open_retrieval
+from trailforge.retrieval.indexes import SEAL, open_index, read_corpus, read_manifest, seal
+from trailforge.rows import InvalidRow
 from trailforge.schemas import (
     Count,
     Document,

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from trailforge.audit.documents import FoundDocument, take_for
-from trailforge.filters.base import names_of_answer
-from trailforge.filters.gold_hops import golds_of_hops
-from trailforge.filters.grounding import CHOICE, list_items, says, says_in_other_form, speaks_of, supports
+from trailforge.filters import golds_of_hops, names_of_answer, supports
+from trailforge.filters.grounding import CHOICE, list_items, says, says_in_other_form, speaks_of
 from trailforge.filters.questions import counted_noun, follows_from_hops, quote_of, stated_count, stated_hops
-from trailforge.mcts.plan import gold_plan, references, resolve
-from trailforge.pipelines.audited import AskedKind, AuditedSearch, AuditReason
+from trailforge.mcts import gold_plan, references, resolve
+from trailforge.pipelines.sources import AskedKind, AuditedSearch, AuditReason
 from trailforge.rewards import is_never_quoted, mentions
 from trailforge.rewards.reading import date_of, fold
 from trailforge.schemas import Document, Question

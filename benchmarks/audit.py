@@ -31,7 +31,7 @@ from trailforge.audit.run import AuditRequest, audit_questions, describe_request
 from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
 from trailforge.pipelines.audited import AUDITED_TABLE, AuditedQuestion, AuditManifest
 from trailforge.pipelines.sources import read_questions
-from trailforge.retrieval import build_index
+from trailforge.retrieval.indexes.store import build_index
 from trailforge.retrieval.kg import build_kg, open_source
 from trailforge.retrieval.words import words_of
 from trailforge.schemas import Document, Hop, Question, SupportingDocument, read_rows, to_dict

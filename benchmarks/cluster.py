@@ -28,8 +28,8 @@ import numpy as np
 from distributed import Client
 
 from tests.support import dask_cluster, model_server, postgres
-from trailforge.inference import Caps, ChatTurn, ClientConfig, ModelClient, Request, Sampling, Usage, open_ledger
-from trailforge.inference.ledgers import PASSWORD_VARIABLE
+from trailforge.inference import Caps, ChatTurn, ClientConfig, ModelClient, Request, Sampling, Usage
+from trailforge.inference.ledgers import PASSWORD_VARIABLE, open_ledger
 from trailforge.inference.shared_limits.link import LimitsLink
 from trailforge.inference.threads import LoopThread
 from trailforge.pipelines.engine.dask_jobs import close_link, holding_limits, open_link

@@ -141,7 +141,8 @@ async def _drain(prompts: int, workers: int, ask: Callable[[int], Awaitable[obje
 
 
 def _ours(url: str, in_flight: int, folder: Path, _: str) -> Run:
-    from trailforge.inference import ChatTurn, ClientConfig, ModelClient, Request, Sampling, SqliteLedger
+    from trailforge.inference import ChatTurn, ClientConfig, ModelClient, Request, Sampling
+    from trailforge.inference.ledgers.sqlite import SqliteLedger
 
     async def run(prompts: int) -> float:
         client = ModelClient(

@@ -33,8 +33,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trailforge.retrieval.kg import KgSource, KgStore, KgTool, Tables, Wikidata5M, build_kg, match_entity
+from trailforge.retrieval.kg import KgStore, KgTool, build_kg, match_entity
 from trailforge.retrieval.kg.folding import name_words
+from trailforge.retrieval.kg.sources import KgSource, Tables, Wikidata5M
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _CHUNK = 100_000

@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 import psutil
 
 from tests.support import postgres
-from trailforge.inference import Reply, Request, Sampling, open_ledger
-from trailforge.inference.ledgers import PASSWORD_VARIABLE
+from trailforge.inference import Reply, Request, Sampling
+from trailforge.inference.ledgers import PASSWORD_VARIABLE, open_ledger
 
 _PROMPT, _REPLY = 12_000, 1_200
 """Characters."""

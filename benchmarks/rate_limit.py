@@ -17,7 +17,8 @@ import time
 from pathlib import Path
 
 from tests.support.model_server import reply_times, running, stats, weather
-from trailforge.inference import ChatTurn, ClientConfig, ModelClient, Request, Sampling, SqliteLedger
+from trailforge.inference import ChatTurn, ClientConfig, ModelClient, Request, Sampling
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 
 _WINDOW_S = 1.0
 

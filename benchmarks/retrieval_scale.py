@@ -38,9 +38,11 @@ import faiss
 import numpy as np
 
 from trailforge.pipelines.sources import read_questions
-from trailforge.retrieval import Bm25Retriever, Encoder, split_sentences
+from trailforge.retrieval import split_sentences
+from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.backends.dense import DenseIndex, DenseRetriever
 from trailforge.retrieval.backends.vectors import AnnConfig, Vectors, embedded_text
+from trailforge.retrieval.encoder import Encoder
 from trailforge.schemas import Document, Question
 
 FILES = {

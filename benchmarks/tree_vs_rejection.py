@@ -27,8 +27,9 @@ from rich.table import Table
 from trailforge.generators.mcts_trajectories.choice import sift
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import Context, plan_runner, policy_prompts, trajectories
-from trailforge.inference import Caps, Meter, ModelClient, SqliteLedger
+from trailforge.inference import Caps, Meter, ModelClient
 from trailforge.inference.asker import Asker
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.mcts.contrasts import Variation
 from trailforge.mcts.inputs import Policy
 from trailforge.mcts.plan import apply_split, split_problem

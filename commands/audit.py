@@ -27,8 +27,8 @@ from trailforge.commands.options import (
 from trailforge.schemas import InvalidInput, check_packages
 
 if TYPE_CHECKING:
-    from trailforge.audit.run import AuditRequest
-    from trailforge.pipelines.audited import AuditManifest
+    from trailforge.audit import AuditRequest
+    from trailforge.pipelines.sources import AuditManifest
 
 AuditedFolder = Annotated[
     Path | None,
@@ -106,7 +106,7 @@ def _request(
     limit: int | None,
     server: ModelServer | None,
 ) -> AuditRequest:
-    from trailforge.audit.run import AuditRequest
+    from trailforge.audit import AuditRequest
     from trailforge.pipelines.sources.jsonl import parse_columns
 
     if retrieval is not None and index is not None and index.is_dir():
@@ -145,10 +145,8 @@ def _packages(request: AuditRequest, server: ModelServer | None) -> tuple[str, .
 
 
 def _run(request: AuditRequest, out: Path, server: ModelServer | None) -> str:
-    from trailforge.audit.report import summarise
-    from trailforge.audit.run import audit_questions, describe_request, refuse_other_audit
-    from trailforge.pipelines.engine.files import exclusive
-    from trailforge.pipelines.engine.progress import show_parts
+    from trailforge.audit import audit_questions, describe_request, refuse_other_audit, summarise
+    from trailforge.pipelines.engine import exclusive, show_parts
 
     wanted = describe_request(request)
     refuse_other_audit(out, wanted)  # a stranger's folder gets no lock
@@ -163,8 +161,7 @@ def _run(request: AuditRequest, out: Path, server: ModelServer | None) -> str:
 
 
 def _show_estimate(request: AuditRequest, server: ModelServer | None) -> None:
-    from trailforge.audit.reading import EXPECTED_TOKENS
-    from trailforge.audit.run import estimate_reading
+    from trailforge.audit import EXPECTED_TOKENS, estimate_reading
     from trailforge.inference import Usage
 
     if server is None:

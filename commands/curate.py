@@ -18,7 +18,7 @@ from trailforge.commands.options import RunFolder
 from trailforge.schemas import FileEntry, InvalidInput, NothingKept, PatternDecision, RefusedPattern, Ruling
 
 if TYPE_CHECKING:
-    from trailforge.curation.decisions import Merged
+    from trailforge.curation import Merged
 
 DECIDE_EPILOG = """Examples:\n
     trailforge curate decide datasets_out/demo UID --accept\n
@@ -75,9 +75,9 @@ def decide(
     who: Annotated[str | None, typer.Option(help="Who decides. Default: the user's name.")] = None,
 ) -> None:
     """Accept, reject or fix one row. The run's own tables do not change."""
-    from trailforge.inspector.deciding import decide as decided
-    from trailforge.inspector.deciding import make_fix
-    from trailforge.pipelines.curated import check_row
+    from trailforge.inspector import decide as decided
+    from trailforge.inspector import make_fix
+    from trailforge.pipelines import check_row
 
     settings = _settings(folder)
     chosen = accept + withdraw + (reject is not None) + bool(fix)
@@ -112,8 +112,7 @@ def refuse(
     who: Annotated[str | None, typer.Option(help="Who decides. Default: the user's name.")] = None,
 ) -> None:
     """Refuse a kind of source for later runs (their --verdicts). This run does not change."""
-    from trailforge.curation.decisions import now
-    from trailforge.curation.verdicts import append_pattern, checked_pattern
+    from trailforge.curation import append_pattern, checked_pattern, now
 
     settings = _settings(folder)
     new = checked_pattern(
@@ -139,9 +138,8 @@ def apply(
     out: Annotated[Path, typer.Option(help="Folder of the curated data set; must not exist or be empty.")],
 ) -> None:
     """Build the curated data set: rejected rows removed, fixes applied, with its own manifest and books."""
-    from trailforge.curation.apply import apply_rulings
-    from trailforge.curation.decisions import LOG, merge, of_run, read_decisions
-    from trailforge.pipelines.engine.files import sha256_of
+    from trailforge.curation import LOG, apply_rulings, merge, of_run, read_decisions
+    from trailforge.pipelines.engine import sha256_of
 
     settings, path = _settings(folder), folder / LOG
     digest = sha256_of(path) if path.is_file() else ""  # before it is read: what is said meanwhile is another log
@@ -167,7 +165,7 @@ def merge(
     logs: Annotated[list[Path], typer.Argument(help="Decision logs, or copies of the run.", metavar="LOG…")],
 ) -> None:
     """Merge decisions made on other copies of this run, each once, and list those that cannot be applied."""
-    from trailforge.curation.decisions import merge, of_run, read_decisions, take_in
+    from trailforge.curation import merge, of_run, read_decisions, take_in
 
     settings = _settings(folder)
     new, others = take_in(folder, settings.run_id, logs)
@@ -186,9 +184,16 @@ def stats(folder: RunFolder) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from trailforge.curation.agreement import between_people, with_filters
-    from trailforge.curation.decisions import merge, of_run, read_decisions, standing
-    from trailforge.curation.verdicts import read_patterns, refused_patterns
+    from trailforge.curation import (
+        between_people,
+        merge,
+        of_run,
+        read_decisions,
+        read_patterns,
+        refused_patterns,
+        standing,
+        with_filters,
+    )
 
     settings, console = _settings(folder), Console(highlight=False)
     decisions = read_decisions(folder)
@@ -225,8 +230,8 @@ def register(root: typer.Typer) -> None:
 
 def _settings(folder: Path) -> Any:
     """Of the run, which must be finished and as it was made."""
-    from trailforge.pipelines.datasets import is_curated
-    from trailforge.pipelines.runs.finish import finished_run
+    from trailforge.pipelines import is_curated
+    from trailforge.pipelines.runs import finished_run
 
     _, settings = finished_run(folder)
     if is_curated(settings):
@@ -236,8 +241,8 @@ def _settings(folder: Path) -> Any:
 
 def _matched(folder: Path, settings: Any, pattern: RefusedPattern) -> list[str]:
     """Ids of the run's sources that fit. Raises `InvalidInput` for a field that they do not have, and a bad pattern."""
-    from trailforge.pipelines.datasets import dataset_of
-    from trailforge.pipelines.sources.refused import compile_pattern, is_match, pattern_fields
+    from trailforge.pipelines import dataset_of
+    from trailforge.pipelines.sources import compile_pattern, is_match, pattern_fields
     from trailforge.schemas import read_rows
 
     record = dataset_of(settings).inputs.record
@@ -262,7 +267,7 @@ def _print_unfit(folder: Path, dataset: str, merged: Merged) -> None:
 
 def _unfit(folder: Path, dataset: str, merged: Merged) -> Iterator[tuple[Ruling, str]]:
     """Rulings on rows that are not there, and fixes that leave no valid row."""
-    from trailforge.pipelines.curated import check_row
+    from trailforge.pipelines import check_row
     from trailforge.pipelines.runs.table_index import TableIndex, tables_of
 
     there = tables_of(folder)
@@ -283,7 +288,7 @@ def _unfit(folder: Path, dataset: str, merged: Merged) -> Iterator[tuple[Ruling,
 
 def _row(folder: Path, dataset: str, uid: str, wanted: str = "") -> tuple[str, dict[str, Any]]:
     """The first table with such a row, or the one that is wanted, and the row."""
-    from trailforge.pipelines.curated import decidable
+    from trailforge.pipelines import decidable
     from trailforge.pipelines.runs.table_index import TableIndex, tables_of
 
     there = tables_of(folder)
@@ -297,7 +302,7 @@ def _row(folder: Path, dataset: str, uid: str, wanted: str = "") -> tuple[str, d
 
 def _decided(folder: Path, settings: Any, uid: str, who: str) -> tuple[str, dict[str, Any]]:
     """Table and row on which somebody decided: what is in the log can be taken back even if its row is not there."""
-    from trailforge.curation.decisions import of_run, read_decisions, standing
+    from trailforge.curation import of_run, read_decisions, standing
 
     said = standing(of_run(read_decisions(folder), settings.run_id))
     table = next((each.table for each in said if (each.uid, each.who) == (uid, who)), None)

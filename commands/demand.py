@@ -43,7 +43,7 @@ def demand(
     ] = None,
 ) -> None:
     """Turn what an agent fails at in an evaluation into quotas for kg-questions, world and data sets of questions."""
-    from trailforge.evaluation.demand import (
+    from trailforge.evaluation import (
         build_demand,
         demand_band,
         demand_weak,
@@ -52,7 +52,7 @@ def demand(
         share_failed,
         split_by_band,
     )
-    from trailforge.pipelines.demand import write_demand
+    from trailforge.pipelines import write_demand
 
     if kept is not None and pass_rate is None:
         raise InvalidInput("holds the questions in a band: give --pass-rate", field="--kept")
@@ -93,7 +93,7 @@ def _keys(text: str) -> tuple[str, ...]:
 
 
 def _band(text: str) -> tuple[float | None, float | None]:
-    from trailforge.training.sets.config import WantedRange
+    from trailforge.training.sets import WantedRange
 
     band = WantedRange.read(text, "--pass-rate")
     return band.least, band.most
@@ -101,13 +101,13 @@ def _band(text: str) -> tuple[float | None, float | None]:
 
 def _asked(path: Path, columns: str | None) -> list:  # type: ignore[type-arg]
     from trailforge.pipelines.sources.jsonl import parse_columns
-    from trailforge.training.sets.runs import read_asked
+    from trailforge.training.sets import read_asked
 
     return read_asked(path, parse_columns(columns))
 
 
 def _write_kept(path: Path | None, questions: tuple) -> None:  # type: ignore[type-arg]
-    from trailforge.pipelines.engine.files import write_text
+    from trailforge.pipelines.engine import write_text
     from trailforge.schemas import to_dict
 
     if path is not None:

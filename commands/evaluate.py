@@ -25,16 +25,22 @@ from trailforge.commands.options import (
     documents_of,
     read_prices,
 )
-from trailforge.schemas import InvalidInput, RejectedRow, check_packages
-from trailforge.schemas.text import visible
+from trailforge.schemas import InvalidInput, RejectedRow, check_packages, visible
 
 if TYPE_CHECKING:
-    from trailforge.evaluation.corpora import BackendSource, Corpora, QuestionSet
-    from trailforge.evaluation.folder import Evaluation
-    from trailforge.evaluation.grid import EvaluationConfig, EvaluationGrid, GridModel
-    from trailforge.evaluation.reading_budget import CountTokens
-    from trailforge.inference import Caps, Ledger
-    from trailforge.training.generation import CheckpointClient
+    from trailforge.evaluation import (
+        BackendSource,
+        Corpora,
+        Evaluation,
+        EvaluationConfig,
+        EvaluationGrid,
+        GridModel,
+        QuestionSet,
+    )
+    from trailforge.evaluation.agents import CountTokens
+    from trailforge.inference import Caps
+    from trailforge.inference.ledgers import Ledger
+    from trailforge.training import CheckpointClient
 
 _PACKAGED = "smollm2"  # `training.weights.PACKAGED`, which a look at `--help` does not load
 
@@ -166,10 +172,17 @@ def evaluate(
     dry_run: _DryRun = False,
 ) -> None:
     """Run every agent over every back end with every seed on the same questions, and write a report."""
-    from trailforge.evaluation.builds import choose_writer
-    from trailforge.evaluation.corpora import check_places, packages_of, read_sources, set_aside
-    from trailforge.evaluation.grid import choose_agents, describe_evaluation, read_evaluation_config
-    from trailforge.evaluation.reading_budget import open_tokenizer
+    from trailforge.evaluation import (
+        check_places,
+        choose_agents,
+        choose_writer,
+        describe_evaluation,
+        packages_of,
+        read_evaluation_config,
+        read_sources,
+        set_aside,
+    )
+    from trailforge.evaluation.agents import open_tokenizer
 
     config = read_evaluation_config(preset)
     searched = config.retrieval.with_encoder(encoder, query_prefix, passage_prefix).filtered_by(kg_filter, filter_model)
@@ -192,7 +205,7 @@ def evaluate(
 
 
 def _show_plan(request: _Request) -> None:
-    from trailforge.flows.preview import show_evaluation
+    from trailforge.flows import show_evaluation
 
     show_evaluation(request.evaluation, request.corpora, request.config.model, request.caps)
 
@@ -206,7 +219,7 @@ def _corpora(
     kg: str | None,
     count: CountTokens,
 ) -> Corpora:
-    from trailforge.evaluation.corpora import Corpora
+    from trailforge.evaluation import Corpora
 
     return Corpora(
         folder=out,
@@ -224,12 +237,10 @@ def _corpora(
 
 def _run(request: _Request, served: _Served, out: Path, *, redo_refused: bool) -> None:
     """Claim the folder, build what is searched, run what is missing, report."""
-    from trailforge.evaluation.folder import check_same, claim_folder, forget_refused
-    from trailforge.evaluation.grid import plan_grid
-    from trailforge.inspector.terminal import report_evaluation
-    from trailforge.pipelines.audited import write_set_aside
-    from trailforge.pipelines.engine.files import exclusive
-    from trailforge.pipelines.engine.progress import show_parts
+    from trailforge.evaluation import check_same, claim_folder, forget_refused, plan_grid
+    from trailforge.inspector import report_evaluation
+    from trailforge.pipelines.engine import exclusive, show_parts
+    from trailforge.pipelines.sources import write_set_aside
 
     async def work(grid: EvaluationGrid) -> None:
         async with _open_model(request, served, out) as model, request.corpora.asking() as corpora:
@@ -253,11 +264,12 @@ def _run(request: _Request, served: _Served, out: Path, *, redo_refused: bool) -
 @contextlib.asynccontextmanager
 async def _open_model(request: _Request, served: _Served, out: Path) -> AsyncIterator[GridModel]:
     """Who is asked, with the ledger of the folder; fails at once where a server is not there."""
-    from trailforge.evaluation.grid import GridModel
-    from trailforge.inference import ClientConfig, ModelClient, ledger_url, open_ledger
+    from trailforge.evaluation import GridModel
+    from trailforge.inference import ClientConfig, ModelClient
     from trailforge.inference.judge import Judge, read_rubric
+    from trailforge.inference.ledgers import ledger_url, open_ledger
     from trailforge.inference.packaged import open_server
-    from trailforge.pipelines.dataset import LEDGER
+    from trailforge.pipelines import LEDGER
 
     config = request.config
 
@@ -298,8 +310,7 @@ def _load_checkpoint(folder: str, ledger: Ledger) -> CheckpointClient:
     """A model of this process, on the accelerator where there is one."""
     import torch
 
-    from trailforge.training.generation import CheckpointClient
-    from trailforge.training.weights import load_base
+    from trailforge.training import CheckpointClient, load_base
 
     base = load_base(folder)
     if torch.cuda.is_available():
@@ -313,7 +324,7 @@ def _load_checkpoint(folder: str, ledger: Ledger) -> CheckpointClient:
 def _configure(config: EvaluationConfig, top_k: int | None, judge: str | None, prices: str) -> EvaluationConfig:
     """A preset with what was said in its place."""
     from trailforge.inference.judge import JudgeConfig
-    from trailforge.inference.provider.urls import check_server_url
+    from trailforge.inference.provider import check_server_url
 
     if top_k is not None:
         config = dataclasses.replace(config, top_k=top_k)
@@ -330,22 +341,22 @@ def _configure(config: EvaluationConfig, top_k: int | None, judge: str | None, p
 
 
 def _served(config: EvaluationConfig, model: str | None, model_name: str | None) -> _Served:
-    from trailforge.inference.provider.urls import check_server_url
+    from trailforge.inference.provider import check_server_url
 
     url = model or config.model.url
     check_server_url(url, "--model")
     if "://" in url:
         return _Served(name=model_name or config.model.name, url=url)
     from trailforge.inference.packaged import SERVERS, SMOLLM2
-    from trailforge.schemas.plugins import installed_plugins
+    from trailforge.schemas import installed_plugins
 
     if url in (servers := installed_plugins(SERVERS)):
         return _Served(name=SMOLLM2.name, url=url)
     if not (url == _PACKAGED or Path(url).is_dir()):
         known = ", ".join([*servers, _PACKAGED])
         raise InvalidInput(f"{url!r} is no URL, no folder with a checkpoint, and none of {known}", field="--model")
-    from trailforge.evaluation.corpora import hash_place
-    from trailforge.training.weights import base_model
+    from trailforge.evaluation import hash_place
+    from trailforge.training import base_model
 
     folder = base_model(url)
     return _Served(name=f"{url.rstrip('/')}@{hash_place(Path(folder))[:8]}", checkpoint=folder)
@@ -353,7 +364,7 @@ def _served(config: EvaluationConfig, model: str | None, model_name: str | None)
 
 def _read_questions(source: Path, question_format: str, columns: str | None, limit: int | None) -> QuestionSet:
     """Of a file, or of a training set, which is as its manifest says."""
-    from trailforge.evaluation.corpora import QuestionSet, hash_place, read_asked
+    from trailforge.evaluation import QuestionSet, hash_place, read_asked
     from trailforge.pipelines.sources.jsonl import parse_columns
 
     if not source.is_dir():
@@ -361,7 +372,7 @@ def _read_questions(source: Path, question_format: str, columns: str | None, lim
         if asked.problem:
             typer.echo(visible(asked.problem), err=True)
         return asked
-    from trailforge.training.sets.files import held_out_questions
+    from trailforge.training.sets import held_out_questions
 
     return QuestionSet(name=source.name, sha256=hash_place(source), questions=held_out_questions(source)[:limit])
 

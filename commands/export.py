@@ -138,9 +138,8 @@ def training_set(
     seed: Annotated[int, typer.Option(help="Seed of the split, the mixture and the order.")] = 0,
 ) -> None:
     """Make a training set from finished runs: SFT, RL and preference rows, split by question, in training order."""
-    from trailforge.pipelines.engine.progress import show_parts
-    from trailforge.training.sets.build import make_training_set
-    from trailforge.training.sets.config import ViewConfig
+    from trailforge.pipelines.engine import show_parts
+    from trailforge.training.sets import ViewConfig, make_training_set
 
     config = ViewConfig(
         seed=seed,
@@ -182,7 +181,7 @@ def export(
     ] = None,
 ) -> None:
     """Export a training set in the format of another trainer, with the command that starts the training."""
-    from trailforge.pipelines.engine.progress import show_parts
+    from trailforge.pipelines.engine import show_parts
     from trailforge.training.exports import export as write
 
     with show_parts() as report:
@@ -199,7 +198,7 @@ def register(root: typer.Typer) -> None:
 
 
 def _share(text: str) -> Any:
-    from trailforge.training.sets.config import Share
+    from trailforge.training.sets import Share
 
     dataset, equals, weight = text.partition("=")
     try:
@@ -211,7 +210,7 @@ def _share(text: str) -> Any:
 
 def _bounds(pass_rate: str | None, calls: str | None) -> dict[str, Any]:
     """How hard questions are to be."""
-    from trailforge.training.sets.config import WantedRange
+    from trailforge.training.sets import WantedRange
 
     given = {"pass_rate": (pass_rate, "--pass-rate"), "calls": (calls, "--calls")}
     return {name: WantedRange.read(text, option) for name, (text, option) in given.items() if text}
@@ -220,7 +219,7 @@ def _bounds(pass_rate: str | None, calls: str | None) -> dict[str, Any]:
 def _given(questions: list[Path] | None, columns: str | None, measured: Path | None, cell: str) -> dict[str, Any]:
     """What a training set is made of beside runs."""
     from trailforge.pipelines.sources.jsonl import parse_columns
-    from trailforge.training.sets.difficulty import read_measured
+    from trailforge.training.sets import read_measured
 
     found = read_measured(measured, cell)
     return {"questions": questions or (), "column_map": parse_columns(columns), "measured": found}

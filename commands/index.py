@@ -30,16 +30,13 @@ from trailforge.commands.options import (
     documents_of,
     prices_of,
 )
-from trailforge.schemas import check_packages
-from trailforge.schemas.text import visible
+from trailforge.schemas import check_packages, visible
 
 if TYPE_CHECKING:
-    from trailforge.pipelines.index_config import IndexConfig
-    from trailforge.retrieval import Encoder
-    from trailforge.retrieval.backends import Backend, FoundPassage
-    from trailforge.retrieval.corpus import Chunking
-    from trailforge.retrieval.indexes.manifest import IndexManifest
-    from trailforge.retrieval.pages.cutting import Paging
+    from trailforge.pipelines.sources import IndexConfig
+    from trailforge.retrieval.backends import Backend, Encoder, FoundPassage
+    from trailforge.retrieval.indexes import Chunking, IndexManifest
+    from trailforge.retrieval.pages import Paging
     from trailforge.schemas import Document
 
 app = typer.Typer(
@@ -158,7 +155,7 @@ def build(
 ) -> None:
     """Build the index of a corpus."""
     from trailforge.inference import Caps
-    from trailforge.pipelines.index_config import choose_index
+    from trailforge.pipelines.sources import choose_index
 
     config = choose_index(preset, backend, _read_settings(settings or ()))
     config = config.with_encoder(encoder_name, query_prefix, passage_prefix).with_chunks(chunk_tokens, chunk_overlap)
@@ -178,12 +175,9 @@ def _build(
     config: IndexConfig, documents: Iterable[Document], out: Path, name: str, device: str, server: ModelServer | None
 ) -> None:
     """Build an index and print what it is."""
-    from trailforge.pipelines.engine.progress import show_parts
-    from trailforge.retrieval import Encoder
-    from trailforge.retrieval.backends import backend_packages
-    from trailforge.retrieval.encoder import PACKAGED, encoder_packages
-    from trailforge.retrieval.indexes.store import build_index
-    from trailforge.retrieval.seals import refuse_existing
+    from trailforge.pipelines.engine import show_parts
+    from trailforge.retrieval.backends import PACKAGED, Encoder, backend_packages, encoder_packages
+    from trailforge.retrieval.indexes import build_index, refuse_existing
 
     refuse_existing(out)
     declared, numbers, encoder = config.declared, config.numbers(), config.encoder or PACKAGED
@@ -233,9 +227,8 @@ def add(
 ) -> None:
     """Add documents to an index, with the settings it was built with."""
     from trailforge.inference import Caps
-    from trailforge.pipelines.engine.progress import show_parts
-    from trailforge.retrieval.indexes.manifest import plan_addition
-    from trailforge.retrieval.indexes.store import add_to_index
+    from trailforge.pipelines.engine import show_parts
+    from trailforge.retrieval.indexes import add_to_index, plan_addition
 
     caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
     server = ModelServer.of(model, model_name, reasoning, prices, seed=seed, caps=caps, parameters=parameters)
@@ -266,8 +259,7 @@ def stats(
     check: Annotated[bool, typer.Option("--check", help="Also check every file against its hash.")] = False,
 ) -> None:
     """Show what an index holds, how it was built, and what the build cost."""
-    from trailforge.retrieval.indexes.manifest import MEND, read_manifest
-    from trailforge.retrieval.seals import check_hashes
+    from trailforge.retrieval.indexes import MEND, check_hashes, read_manifest
     from trailforge.schemas import to_dict
 
     manifest = read_manifest(folder)
@@ -303,7 +295,7 @@ def query(
     seed: ServerSeed = 0,
 ) -> None:
     """Search an index: passages with scores and the reason each was found."""
-    from trailforge.retrieval.indexes.store import open_index
+    from trailforge.retrieval.indexes import open_index
     from trailforge.schemas import to_dict
 
     server = ModelServer.of(model, model_name, reasoning, "", seed=seed, parameters=parameters)
@@ -330,8 +322,8 @@ def register(root: typer.Typer) -> None:
 
 def _open_encoder(folder: Path, name: str | None, device: str) -> Encoder | None:
     """The encoder of an index, where it is not simply the one that its manifest names."""
-    from trailforge.retrieval import Encoder
-    from trailforge.retrieval.indexes.manifest import read_manifest
+    from trailforge.retrieval.backends import Encoder
+    from trailforge.retrieval.indexes import read_manifest
 
     manifest = read_manifest(folder)
     if not manifest.encoder or (name is None and device == "cpu"):
@@ -364,11 +356,11 @@ def _show_estimate(
     server: ModelServer | None,
 ) -> None:
     """Print what a build would ask."""
-    from trailforge.flows.preview import show_build_estimate
+    from trailforge.flows import show_build_estimate
     from trailforge.inference import Caps
-    from trailforge.pipelines.runs.config import ModelConfig
-    from trailforge.retrieval.pages.cutting import passages_of
-    from trailforge.schemas.text import count_tokens
+    from trailforge.pipelines.runs import ModelConfig
+    from trailforge.retrieval.pages import passages_of
+    from trailforge.schemas import count_tokens
 
     texts = list(documents)
     passages = list(passages_of(texts, *cuts, lambda some: [count_tokens(each) for each in some]))
@@ -380,7 +372,7 @@ def _show_estimate(
 
 def _print_figures(folder: Path, manifest: IndexManifest) -> None:
     """What an index is and took, a line each."""
-    from trailforge.retrieval.indexes.manifest import describe_figures
+    from trailforge.retrieval.indexes import describe_figures
 
     for name, text in describe_figures(folder, manifest):
         print(visible(f"{name + ':':<20}{text}"))

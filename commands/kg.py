@@ -47,8 +47,7 @@ def build(
     ] = None,
 ) -> None:
     """Build a store from a graph's published files, or from triples: TSV, CSV, JSON, Parquet or N-Triples."""
-    from trailforge.retrieval.kg import build_kg, open_source
-    from trailforge.retrieval.kg.tables import parse_columns
+    from trailforge.retrieval.kg import build_kg, open_source, parse_columns
 
     pairs = parse_columns(columns) if columns else None
     made = build_kg(open_source(source, entities=entities or (), relations=relations or (), columns=pairs), out)
@@ -74,7 +73,7 @@ def query(
     count: Annotated[int, typer.Option(min=1, help="Maximum number of triples.")] = 20,
 ) -> None:
     """Show the entities a name may refer to, and the triples around the most likely one."""
-    from trailforge.inspector.terminal_drawing import kg_result, show
+    from trailforge.inspector import kg_result, show
     from trailforge.retrieval.kg import KgStore, KgTool
 
     found = KgTool(KgStore.open(store)).search([mention], [relation] if relation else [], question)
@@ -184,10 +183,8 @@ def world(
     seed: _Seed = 0,
 ) -> None:
     """Write documents that state a graph's facts, and questions they answer: a test bed (beyond the papers)."""
-    from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
-    from trailforge.generators.kg_questions.worlds.pages import PageWorldConfig, make_page_world
-    from trailforge.generators.kg_questions.worlds.searches import describe
-    from trailforge.pipelines.demand import read_demand
+    from trailforge.generators.kg_questions import PageWorldConfig, WorldConfig, describe, make_page_world, make_world
+    from trailforge.pipelines import read_demand
 
     shared: dict[str, Any] = {"questions": questions, "names": names.value, "seed": seed}
     if pages is not None:

@@ -11,9 +11,8 @@ from trailforge.commands.options import read_settings
 from trailforge.schemas import InvalidInput
 
 if TYPE_CHECKING:
-    from trailforge.launching.config import Cluster, LaunchConfig
-    from trailforge.launching.generation import RunToLaunch
-    from trailforge.pipelines.dataset import DataSet
+    from trailforge.launching import Cluster, LaunchConfig, RunToLaunch
+    from trailforge.pipelines import DataSet
 
 LauncherName = Literal["local", "accelerate", "slurm", "k8s"]
 _OURS = frozenset({"launcher", "launch", "print_files"})
@@ -105,8 +104,7 @@ def _launch(
     submit: bool,
     print_files: bool,
 ) -> None:
-    from trailforge.launching.config import LaunchConfig, pods_name
-    from trailforge.launching.submit import launch_folder, submit_run, submit_training, write_launch
+    from trailforge.launching import LaunchConfig, launch_folder, pods_name, submit_run, submit_training, write_launch
 
     if print_files and submit:
         raise InvalidInput("--print only shows the files: leave one of them out", field="--submit")
@@ -141,8 +139,7 @@ def _launch(
 def _render(
     cluster: Cluster, words: list[str], given: dict[str, Any], config: LaunchConfig, folder: Path
 ) -> dict[str, str]:
-    from trailforge.launching.generation import render_run
-    from trailforge.launching.training import render
+    from trailforge.launching import render, render_run
 
     if "launcher" in given:
         return render(words, cluster, config, folder)
@@ -178,11 +175,10 @@ def _run_to_launch(words: list[str], given: dict[str, Any], *, is_here: bool) ->
 
     `is_here`: whether its files are those of this machine.
     """
-    from trailforge.flows.configuration import configuration_of
-    from trailforge.flows.given import check_given
-    from trailforge.launching.generation import RunToLaunch
-    from trailforge.pipelines.dataset import resolve
-    from trailforge.pipelines.runs.config import preset_server, server_config
+    from trailforge.flows import check_given, configuration_of
+    from trailforge.launching import RunToLaunch
+    from trailforge.pipelines import resolve
+    from trailforge.pipelines.runs import preset_server, server_config
     from trailforge.presets import load_preset
 
     dataset, preset = _dataset_of(words[0]), given["preset"]
@@ -207,7 +203,7 @@ def _run_to_launch(words: list[str], given: dict[str, Any], *, is_here: bool) ->
 
 
 def _dataset_of(command: str) -> DataSet:
-    from trailforge.pipelines.datasets import dataset_names, load_dataset
+    from trailforge.pipelines import dataset_names, load_dataset
 
     return next(each for each in map(load_dataset, dataset_names()) if each.command == command)
 
@@ -220,9 +216,7 @@ def launch_elsewhere(
         if launch is not None or print_files:
             raise InvalidInput("--launch and --print want a --launcher", field="launcher")
         return False
-    from trailforge.launching.config import LaunchConfig
-    from trailforge.launching.submit import launch_folder, submit_training
-    from trailforge.launching.training import render
+    from trailforge.launching import LaunchConfig, launch_folder, render, submit_training
 
     config = read_settings(LaunchConfig, launch)
     command = command_line(context)

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trailforge.commands.options import RunFolder
-from trailforge.schemas import InvalidInput
-from trailforge.schemas.text import visible
+from trailforge.schemas import InvalidInput, visible
 
 if TYPE_CHECKING:
-    from trailforge.evaluation.compare import Comparison
-    from trailforge.training.score_file import ScoredRow
+    from trailforge.evaluation import Comparison
+    from trailforge.training import ScoredRow
 
 
 COMPARE_EPILOG = """Examples:\n
@@ -92,8 +91,8 @@ def show(
     ] = None,
 ) -> None:
     """Show rows of any table of a run, rejected ones too, or the episodes of an evaluation or of RL."""
-    from trailforge.inspector.evaluations import is_evaluation, is_training
-    from trailforge.inspector.terminal import show_evaluation, show_rows, show_training
+    from trailforge.evaluation import is_evaluation
+    from trailforge.inspector import is_training, show_evaluation, show_rows, show_training
 
     if graphml is not None and (is_evaluation(folder) or is_training(folder) or count > 1):
         raise InvalidInput("writes the plan or the tree of one row of a run", field="--graphml")
@@ -131,10 +130,9 @@ def inspect(
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
 ) -> None:
     """Open a run in the browser, finished or not, and decide on its rows; or open an evaluation or an RL training."""
-    from trailforge.inspector.evaluations import is_evaluation, is_training
-    from trailforge.inspector.server import check_port, check_reach, is_shared, serve
-    from trailforge.pipelines.runs.finished import no_run
-    from trailforge.pipelines.runs.intake import read_settings
+    from trailforge.evaluation import is_evaluation
+    from trailforge.inspector import check_port, check_reach, is_shared, is_training, serve
+    from trailforge.pipelines.runs import no_run, read_settings
 
     for given in (folder, *([beside] if beside else [])):
         if is_evaluation(given):
@@ -159,7 +157,7 @@ def inspect(
 
 def verify(folder: RunFolder) -> None:
     """Check a finished run: schemas, books and hashes; recompute every filter and reward from the rows."""
-    from trailforge.pipelines.runs.verify import verify_run
+    from trailforge.pipelines.runs import verify_run
 
     report = verify_run(folder)
     for problem in report.problems:
@@ -176,8 +174,8 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Show the state of a run, or of each window of a nightly root: progress, cost, and what to do next."""
-    from trailforge.flows.nights.status import describe_windows, follow_windows, read_windows
-    from trailforge.pipelines.runs.status import describe_status, follow, read_status
+    from trailforge.flows.nights import describe_windows, follow_windows, read_windows
+    from trailforge.pipelines.runs import describe_status, follow, read_status
 
     if operate := read_windows(folder):
         rounds = follow_windows(folder) if watch else iter([operate])
@@ -192,7 +190,7 @@ def _print_rounds(rounds: Iterable[Sequence[Any]], as_json: bool, lines_of: Call
 
     `lines_of`: the text of a round.
     """
-    from trailforge.inspector.terminal_drawing import show_live
+    from trailforge.inspector import show_live
 
     if as_json:
         for now in rounds:
@@ -222,8 +220,7 @@ def rewards(
     ] = False,
 ) -> None:
     """Show the reward of each episode of a file, part by part."""
-    from trailforge.training.score_file import score_episodes
-    from trailforge.training.scoring import scorer_of
+    from trailforge.training import score_episodes, scorer_of
 
     scorer = scorer_of(preset)
     assert scorer.preset is not None
@@ -242,7 +239,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Compare two evaluations question by question: paired bootstrap, and McNemar's test of right and wrong."""
-    from trailforge.evaluation.compare import compare_episodes, pair_cells, read_cells
+    from trailforge.evaluation import compare_episodes, pair_cells, read_cells
 
     left, right = read_cells(first), read_cells(second)
     pairs = [(one, other, compare_episodes(left[one], right[other])) for one, other in pair_cells(left, right)]

@@ -12,8 +12,7 @@ from typing import Annotated
 import typer
 
 from trailforge.commands.options import Cluster, LogFormat, Model, ModelName, RunFolder
-from trailforge.schemas import InvalidInput, NotReady
-from trailforge.schemas.text import visible
+from trailforge.schemas import InvalidInput, NotReady, visible
 
 SERVE_EPILOG = """Examples:\n
     trailforge serve-model --preset msearcher\n
@@ -59,7 +58,7 @@ Curated = Annotated[
 
 def _check_documents(names: list[str]) -> list[str]:
     """Before anything heavy is loaded. A window of no file would be left behind, and stay unfinished for ever."""
-    from trailforge.flows.given import check_named
+    from trailforge.flows import check_named
 
     check_named(names)
     return names
@@ -96,11 +95,10 @@ def serve_model(
     """Run the preset's model in vLLM, in the foreground, until Ctrl-C or until it does not answer any more (code 4)."""
     from dataclasses import replace
 
-    from trailforge.flows.configuration import datasets_for
-    from trailforge.inference.vllm.server import VllmServer, serve
-    from trailforge.pipelines.dataset import resolve
-    from trailforge.pipelines.datasets import load_dataset
-    from trailforge.pipelines.runs.config import server_config
+    from trailforge.flows import datasets_for
+    from trailforge.inference.vllm import VllmServer, serve
+    from trailforge.pipelines import load_dataset, resolve
+    from trailforge.pipelines.runs import server_config
     from trailforge.presets import load_preset
 
     dataset = datasets_for(preset)[0]
@@ -133,12 +131,12 @@ def doctor(
     ] = False,
 ) -> None:
     """Check what a run needs, for each data set of the preset: keys, model, encoder, index, graph, disk …"""
-    from trailforge.flows.doctor import examine
+    from trailforge.flows import examine
 
     if makes is not None:
         if documents is not None or encoder is not None:
             raise InvalidInput("presets of a night say what they search; leave it out", field="--documents, --encoder")
-        from trailforge.flows.nights.readiness import examine_night, night_plan
+        from trailforge.flows.nights import examine_night, night_plan
 
         plan = night_plan(makes, kg, model_name)
         findings = examine_night(plan, model, out, call=call, fetch=fetch)
@@ -193,7 +191,7 @@ def nightly_command(
     """Make the data sets of one window of days, after finishing those of earlier windows."""
     from trailforge.flows.nightly import nightly
     from trailforge.inference import Caps
-    from trailforge.pipelines.engine.log_lines import choose_format
+    from trailforge.pipelines.engine import choose_format
 
     choose_format(log_format)
 
@@ -226,7 +224,7 @@ def nightly_command(
 @contextlib.contextmanager
 def _shown(root: Path, day: date) -> Iterator[None]:
     """At the end, and before an error, say how the window stands, and all that it lacks."""
-    from trailforge.flows.nights.status import describe_windows, read_windows
+    from trailforge.flows.nights import describe_windows, read_windows
 
     try:
         yield
@@ -244,7 +242,7 @@ def retain_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
 ) -> None:
     """Remove old complete windows, except those in use or with decisions not yet applied."""
-    from trailforge.flows.nights.retention import fates, retain
+    from trailforge.flows.nights import fates, retain
 
     decided = fates(root, keep, curated=curated or [])
     if not decided:
@@ -259,8 +257,8 @@ def check_bands_command(
     bands: Annotated[str, typer.Option(help="nightly, or a YAML file.")] = "nightly",
 ) -> None:
     """Check yield and cost of a finished run against their bands; exit code 12 when one is outside."""
-    from trailforge.flows.nights.bands import outside, read_bands
-    from trailforge.pipelines.runs.finish import read_manifest
+    from trailforge.flows.nights import outside, read_bands
+    from trailforge.pipelines.runs import read_manifest
     from trailforge.presets import declared_datasets, load_bands
     from trailforge.schemas import OutOfBand
 
@@ -287,8 +285,8 @@ def push(
     ] = False,
 ) -> None:
     """Verify a finished run and push its tables, card and manifest to the Hub in one commit."""
-    from trailforge.pipelines.runs.pushing import list_push
-    from trailforge.pipelines.runs.pushing import push as push_run
+    from trailforge.pipelines.runs import list_push
+    from trailforge.pipelines.runs import push as push_run
 
     if dry_run:
         for line in list_push(folder, repo):
@@ -307,8 +305,8 @@ def backup_command(
     prefect: _Prefect = None,
 ) -> None:
     """Copy runs with ledger, decisions, plans and rows, and Prefect's database, while they work."""
-    from trailforge.flows.backup import back_up
-    from trailforge.pipelines.engine.progress import count_shown
+    from trailforge.flows import back_up
+    from trailforge.pipelines.engine import count_shown
 
     made = back_up(folder, out, prefect=prefect, shown=count_shown)
     print(f"{out}: {len(made.files):,} files; trailforge restore {out} --out … brings them back")
@@ -320,8 +318,8 @@ def restore_command(
     prefect: _Prefect = None,
 ) -> None:
     """Bring a backup back, each file held against its hash."""
-    from trailforge.flows.backup import restore
-    from trailforge.pipelines.engine.progress import count_shown
+    from trailforge.flows import restore
+    from trailforge.pipelines.engine import count_shown
 
     found = restore(folder, out, prefect=prefect, shown=count_shown)
     print(f"{out}: {len(found.files):,} files of {found.of}, backed up {found.made_at}; the same commands go on")

@@ -14,10 +14,9 @@ import typer
 from trailforge.schemas import InvalidInput
 
 if TYPE_CHECKING:
-    from trailforge.inference import Caps, Prices
-    from trailforge.inference.asker import Asker
-    from trailforge.inference.provider.parameters import Parameters
-    from trailforge.pipelines.runs.config import ModelConfig
+    from trailforge.inference import Asker, Caps, Prices
+    from trailforge.inference.provider import Parameters
+    from trailforge.pipelines.runs import ModelConfig
     from trailforge.schemas import Document
 
 T = TypeVar("T")
@@ -58,7 +57,7 @@ BACK_ENDS = "dense, bm25, hybrid, linear_rag, hippo_rag_plain, raptor_plain, hyp
 
 def _read_kind(text: str) -> str:
     """Of the option `--retrieval`. Looked up when it is given: a look at `--help` loads no retrieval."""
-    from trailforge.retrieval.retrievers import check_kind
+    from trailforge.retrieval import check_kind
 
     try:
         check_kind(text)
@@ -200,8 +199,8 @@ class ModelServer:
     ) -> ModelServer | None:
         """As the options say, over a preset's model; None where neither has a URL."""
         from trailforge.inference import Caps, Prices
-        from trailforge.inference.provider.urls import check_server_url
-        from trailforge.pipelines.runs.config import ModelConfig
+        from trailforge.inference.provider import check_server_url
+        from trailforge.pipelines.runs import ModelConfig
 
         base = preset or ModelConfig(url="")
         if not (url or base.url):
@@ -222,7 +221,7 @@ class ModelServer:
 def _read_parameters(text: str) -> Parameters:
     import yaml
 
-    from trailforge.inference.provider.parameters import Parameters
+    from trailforge.inference.provider import Parameters
     from trailforge.schemas import from_dict, located
 
     try:
@@ -235,7 +234,7 @@ def _read_parameters(text: str) -> Parameters:
 
 def check_training_set(folder: Path) -> None:
     """Raise `InvalidInput` where a folder is no training set, before anything heavy is loaded."""
-    from trailforge.training.sets.files import open_set
+    from trailforge.training.sets import open_set
 
     open_set(folder)
 
@@ -271,8 +270,8 @@ async def open_asker(server: ModelServer | None, file: Path, *, run: str) -> Asy
     if server is None:
         yield None
         return
-    from trailforge.inference import Meter, ModelClient, ledger_url, open_ledger
-    from trailforge.inference.asker import Asker
+    from trailforge.inference import Asker, Meter, ModelClient
+    from trailforge.inference.ledgers import ledger_url, open_ledger
 
     file.parent.mkdir(parents=True, exist_ok=True)
     client = ModelClient(server.config.client(server.caps), open_ledger(ledger_url(""), file, run=run))
@@ -308,15 +307,15 @@ def documents_of(corpus: Path, columns: str | None = None) -> Iterator[Document]
 
     `columns`: a column map, of passages or, with a field that only they have, of questions that bring paragraphs.
     """
-    from trailforge.pipelines.runs.finished import MANIFEST
+    from trailforge.pipelines.runs import MANIFEST
     from trailforge.pipelines.sources import holds_questions, jsonl, read_paragraphs
-    from trailforge.retrieval.corpus import distinct, parse_columns, read_corpus
-    from trailforge.rows.tables import COLUMNS
+    from trailforge.retrieval.indexes import distinct, parse_columns, read_corpus
+    from trailforge.rows import COLUMNS
 
     if not corpus.exists():
         raise InvalidInput("no such file or folder", file=corpus)
     if corpus.is_dir() and (corpus / MANIFEST).is_file():
-        from trailforge.training.searched import documents_of_runs
+        from trailforge.training import documents_of_runs
 
         if columns:
             raise InvalidInput("a finished run has the columns that it has; leave it out", file=corpus, field=COLUMNS)

@@ -35,7 +35,7 @@ from trailforge.schemas import Question
 
 if TYPE_CHECKING:
     from trailforge.flows.execute import RunRequest
-    from trailforge.pipelines.dataset import DataSet, RunOption
+    from trailforge.pipelines import DataSet, RunOption
     from trailforge.schemas import Manifest
 
 
@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
 
     One that cannot be loaded takes no other command away: `load_dataset` says what is wrong to who asks for its runs.
     """
-    from trailforge.pipelines.datasets import dataset_names, load_dataset
+    from trailforge.pipelines import dataset_names, load_dataset
 
     for name in dataset_names():
         with contextlib.suppress(ImportError, AttributeError):
@@ -67,26 +67,25 @@ def _add_command(app: typer.Typer, dataset: DataSet) -> None:
     """Its parameters are what the data set takes, and what every run takes."""
 
     def command(prefect: bool, dry_run: bool, preview: bool, log_format: str, **given: Any) -> None:
-        from trailforge.pipelines.engine.log_lines import choose_format
+        from trailforge.pipelines.engine import choose_format
 
         choose_format(log_format)
         own = {name: _plain(given.pop(name)) for name in dataset.given}
         request = _request(dataset, own, look="--dry-run" if dry_run else "--preview" if preview else "", **given)
         if dry_run:
-            from trailforge.flows.preview import show_estimate
+            from trailforge.flows import show_estimate
 
             show_estimate(request)
             return
         if preview:
-            from trailforge.flows.preview import show_preview
-            from trailforge.inspector.terminal import show_first
+            from trailforge.flows import show_preview
+            from trailforge.inspector import show_first
 
             show_preview(request, _executor(prefect), show_first)
             return
         manifest = _executor(prefect)(request)
-        from trailforge.inspector.terminal import show_end
-        from trailforge.pipelines.runs.finish import check_kept
-        from trailforge.pipelines.runs.intake import read_settings
+        from trailforge.inspector import show_end
+        from trailforge.pipelines.runs import check_kept, read_settings
 
         show_end(manifest, request.out)
         if (settings := read_settings(request.out)) is not None:
@@ -190,7 +189,7 @@ def _request(dataset: DataSet, own: Mapping[str, Any], *, look: str, out: Path |
 
     `look`: the option by which no run is made.
     """
-    from trailforge.flows.given import check_given, check_out
+    from trailforge.flows import check_given, check_out
 
     if look and (given["redo"] or given["replace"]):
         raise typer.BadParameter(f"changes a run that is there; {look} has none", param_hint="--redo, --replace")
@@ -232,7 +231,7 @@ def _executor(prefect: bool) -> Callable[[RunRequest], Manifest]:
     from trailforge.flows import names_prefect_server
 
     if prefect or names_prefect_server():
-        from trailforge.flows.prefect_driver import execute_as_flow
+        from trailforge.flows import execute_as_flow
 
         return execute_as_flow
     from trailforge.flows.execute import execute
@@ -265,7 +264,7 @@ def fetch_documents(
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of documents.")] = 100,
 ) -> None:
     """Fetch documents of a time window from arXiv or news into a file, as input for document-bundles."""
-    from trailforge.pipelines.sources.fetchers import fetch_to_file
+    from trailforge.pipelines.sources import fetch_to_file
 
     first, last = (day.date() if day is not None else None for day in (since, until))
     count = fetch_to_file(origin.value, query, out, since=first, until=last, limit=limit)

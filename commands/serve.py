@@ -27,10 +27,10 @@ from trailforge.commands.options import (
 from trailforge.schemas import InvalidInput
 
 if TYPE_CHECKING:
-    from trailforge.inference.asker import Asker
+    from trailforge.inference import Asker
     from trailforge.retrieval.kg import KgTool
-    from trailforge.retrieval.service.searching import ServedIndex
-    from trailforge.retrieval.web.pages import PageReader
+    from trailforge.retrieval.service import ServedIndex
+    from trailforge.retrieval.web import PageReader
 
 _WEB_AT_ONCE = 16
 """Searches of the web, which wait for others' servers."""
@@ -94,9 +94,7 @@ def serve_search(
     allow_host: _AllowHost = None,
 ) -> None:
     """Serve search over HTTP, as Search-R1's retrieval server does: /retrieve, /open, /find, /kg, /health, /stats."""
-    from trailforge.retrieval.service.searching import AT_ONCE
-    from trailforge.retrieval.service.server import SearchServer, ServerLimits, listen
-    from trailforge.retrieval.service.wire import Callers
+    from trailforge.retrieval.service import AT_ONCE, Callers, SearchServer, ServerLimits, listen
 
     if not indexes and kg is None and not web:
         raise InvalidInput("nothing to serve: give an index, --kg or --web")
@@ -124,7 +122,7 @@ async def _open_corpora(
     named: Mapping[str, str], model: ModelServer | None, options: Mapping[str, Any]
 ) -> AsyncIterator[list[ServedIndex]]:
     """All of them, with who asks the model for each index."""
-    from trailforge.retrieval.service.client import is_address
+    from trailforge.retrieval.service import is_address
 
     async with contextlib.AsyncExitStack() as stack:
         corpora = []
@@ -136,9 +134,8 @@ async def _open_corpora(
 
 
 def _open_corpus(name: str, what: str, asker: Asker | None, options: Mapping[str, Any]) -> ServedIndex:
-    from trailforge.retrieval.scope import corpus_hash
-    from trailforge.retrieval.service.client import is_address
-    from trailforge.retrieval.service.searching import ServedIndex
+    from trailforge.retrieval import corpus_hash
+    from trailforge.retrieval.service import ServedIndex, is_address
 
     began = time.monotonic()
     _print_line(f"opening {name}: {what}")
@@ -151,8 +148,8 @@ def _open_corpus(name: str, what: str, asker: Asker | None, options: Mapping[str
 
 def _by_name(indexes: list[str]) -> dict[str, str]:
     """What to open, by name: the one that is given, else the folder's, the file's or the server's own."""
-    from trailforge.inference.provider.urls import check_server_url
-    from trailforge.retrieval.service.client import NO_KEY, is_address
+    from trailforge.inference.provider import check_server_url
+    from trailforge.retrieval.service import NO_KEY, is_address
     from trailforge.schemas import InvalidInput
 
     found: dict[str, str] = {}
@@ -176,10 +173,9 @@ def _by_name(indexes: list[str]) -> dict[str, str]:
 
 def _open(what: str, asker: Asker | None) -> dict[str, Any]:
     """An index, its documents, how it searches, its pages and its files, as `ServedIndex` takes them."""
-    from trailforge.retrieval.backends.bm25 import Bm25Retriever
-    from trailforge.retrieval.corpus import read_corpus
-    from trailforge.retrieval.indexes.store import open_index
-    from trailforge.retrieval.service.client import connect, is_address
+    from trailforge.retrieval.backends import Bm25Retriever
+    from trailforge.retrieval.indexes import open_index, read_corpus
+    from trailforge.retrieval.service import connect, is_address
     from trailforge.schemas import InvalidInput
 
     if is_address(what):
@@ -204,10 +200,9 @@ def _open_graph(folder: Path) -> KgTool:
 
 
 def _open_web(provider: str, url: str, cached: int) -> tuple[ServedIndex, PageReader]:
-    from trailforge.retrieval.retrievers import RetrieverConfig
-    from trailforge.retrieval.scope import open_web
-    from trailforge.retrieval.service.searching import RankedIndex, ServedIndex
-    from trailforge.retrieval.web.pages import PageReader
+    from trailforge.retrieval import RetrieverConfig, open_web
+    from trailforge.retrieval.service import RankedIndex, ServedIndex
+    from trailforge.retrieval.web import PageReader
 
     found = RankedIndex(open_web(RetrieverConfig(kind="web", web_provider=provider, web_url=url)), "the web")
     return ServedIndex("web", found, backend="web", cached=cached, at_once=_WEB_AT_ONCE), PageReader()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
-    from trailforge.pipelines.audited import Audited
-    from trailforge.training.config import TrainPreset
-    from trailforge.training.searched import Environment
+    from trailforge.pipelines.sources import Audited
+    from trailforge.protocols.environment import Environment
+    from trailforge.training import TrainPreset
 from trailforge.commands.audit import AuditedFolder
 from trailforge.commands.launch import LauncherName, launch_elsewhere
 from trailforge.commands.options import (
@@ -142,7 +142,7 @@ def train_offline(
         return
     check_packages(_TRAINERS, "a training")
     check_training_set(training_set)
-    from trailforge.training.trl.offline import train_dpo, train_sft
+    from trailforge.training.trl import train_dpo, train_sft
 
     train = train_sft if context.info_name == "sft" else train_dpo
     recipe = _recipe(preset, logging, seed)
@@ -204,7 +204,7 @@ def rl(
     check_training_set(training_set)
     environment = _environment(recipe, documents, kg)  # what is missing is said before anything heavy is loaded
     known = _read_audited(audited)
-    from trailforge.training.trl.rl import VllmOptions, train_rl
+    from trailforge.training.trl import VllmOptions, train_rl
 
     model = train_rl(
         training_set,
@@ -227,7 +227,7 @@ def register(root: typer.Typer) -> None:
 
 def _recipe(preset: str, logging: str | None, seed: int | None, **of_rl: str | None) -> TrainPreset:
     """A preset with what was asked for in its place."""
-    from trailforge.training.config import load_train_preset
+    from trailforge.training import load_train_preset
 
     recipe = load_train_preset(preset)
     changes = {"logging": logging, "seed": seed}
@@ -252,8 +252,8 @@ def _searching(
 
 
 def _environment(recipe: TrainPreset, documents: list[Path] | None, kg: str | None) -> Environment:
-    from trailforge.retrieval.retrievers import WEB
-    from trailforge.training.searched import open_environment
+    from trailforge.retrieval import WEB
+    from trailforge.training import open_environment
 
     if documents and recipe.retrieval.kind == WEB:
         problem = "the preset searches the live web and no documents; take its local one, or say --retrieval"
@@ -262,14 +262,14 @@ def _environment(recipe: TrainPreset, documents: list[Path] | None, kg: str | No
 
 
 def _read_audited(folder: Path | None) -> Audited:
-    from trailforge.pipelines.audited import read_audited
+    from trailforge.pipelines.sources import read_audited
 
     return read_audited(folder)
 
 
 def _train_on_verl(recipe: TrainPreset, said: Mapping[str, Any]) -> None:
     """`said`: the options of `train rl` by name."""
-    from trailforge.training.exports.verl import VerlFiles, VerlOptions, start
+    from trailforge.training.exports import VerlFiles, VerlOptions, start
 
     files = VerlFiles(
         recipe=recipe,

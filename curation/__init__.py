@@ -1,1 +1,34 @@
 """What people decide on rows: log, rulings, fixes, and the run they are applied to."""
+
+from typing import TYPE_CHECKING
+
+from trailforge.doors import lazy_names
+
+if TYPE_CHECKING:
+    from trailforge.curation.agreement import between_people as between_people
+    from trailforge.curation.agreement import with_filters as with_filters
+    from trailforge.curation.apply import apply_rulings as apply_rulings
+    from trailforge.curation.decisions import LOG as LOG
+    from trailforge.curation.decisions import Merged as Merged
+    from trailforge.curation.decisions import Stance as Stance
+    from trailforge.curation.decisions import append as append
+    from trailforge.curation.decisions import check_decision as check_decision
+    from trailforge.curation.decisions import merge as merge
+    from trailforge.curation.decisions import now as now
+    from trailforge.curation.decisions import of_run as of_run
+    from trailforge.curation.decisions import read_decisions as read_decisions
+    from trailforge.curation.decisions import source_of as source_of
+    from trailforge.curation.decisions import standing as standing
+    from trailforge.curation.decisions import take_in as take_in
+    from trailforge.curation.sources import tell_sources as tell_sources
+    from trailforge.curation.verdicts import COPIES as COPIES
+    from trailforge.curation.verdicts import append_pattern as append_pattern
+    from trailforge.curation.verdicts import awaits_curation as awaits_curation
+    from trailforge.curation.verdicts import checked_pattern as checked_pattern
+    from trailforge.curation.verdicts import copies as copies
+    from trailforge.curation.verdicts import copy_logs as copy_logs
+    from trailforge.curation.verdicts import read_patterns as read_patterns
+    from trailforge.curation.verdicts import refusals as refusals
+    from trailforge.curation.verdicts import refused_patterns as refused_patterns
+else:
+    __getattr__, __dir__ = lazy_names(__name__)

@@ -18,15 +18,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trailforge.pipelines import curated
-from trailforge.pipelines.curated import NAME, SFT, Curator, products_of
-from trailforge.pipelines.dataset import DataSet, resolve
-from trailforge.pipelines.datasets import CURATE, CURATED, dataset_of, is_curated
-from trailforge.pipelines.engine.files import LOCK, exclusive, output_errors, write_atomically, write_text
-from trailforge.pipelines.engine.shards import Receipt, file_entry, write_receipt, write_table
-from trailforge.pipelines.runs.accounting import check_balance, stage
-from trailforge.pipelines.runs.finish import finished_run, manifest_of, write_end
-from trailforge.pipelines.runs.intake import SETTINGS, Settings, run_configuration
+from trailforge.pipelines import CURATE, CURATED, DataSet, curated, dataset_of, is_curated, products_of, resolve
+from trailforge.pipelines.curated import NAME, SFT, Curator
+from trailforge.pipelines.engine import (
+    LOCK,
+    Receipt,
+    exclusive,
+    file_entry,
+    output_errors,
+    write_atomically,
+    write_receipt,
+    write_table,
+    write_text,
+)
+from trailforge.pipelines.runs import SETTINGS, Settings, finished_run, run_configuration, stage
+from trailforge.pipelines.runs.accounting import check_balance
+from trailforge.pipelines.runs.finish import manifest_of, write_end
 from trailforge.pipelines.runs.stages import CURATION, stage_receipts
 from trailforge.schemas import (
     CuratedRow,

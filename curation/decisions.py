@@ -23,7 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trailforge.pipelines.curated import source_column, value_at
+from trailforge.pipelines import value_at
+from trailforge.pipelines.curated import source_column
 from trailforge.schemas import (
     DECISIONS_LOG,
     Decision,

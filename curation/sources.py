@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trailforge.pipelines.dataset import INPUTS
-from trailforge.pipelines.datasets import load_dataset
-from trailforge.pipelines.runs.intake import Settings, read_settings
+from trailforge.pipelines import INPUTS, load_dataset
+from trailforge.pipelines.runs import Settings, read_settings
 from trailforge.pipelines.runs.table_index import TableIndex, tables_of
-from trailforge.pipelines.sources.refused import hash_source
+from trailforge.pipelines.sources import hash_source
 from trailforge.schemas import Decision, OutputError, from_dict
 
 

@@ -25,10 +25,10 @@ from trailforge.curation.decisions import (
     read_records,
 )
 from trailforge.curation.sources import by_source, tell_sources
+from trailforge.pipelines import INPUTS
 from trailforge.pipelines.curated import source_column
-from trailforge.pipelines.dataset import INPUTS
-from trailforge.pipelines.engine.files import output_errors, sha256_of, write_atomically
-from trailforge.pipelines.sources.refused import ANY, Refusals, refused_sources
+from trailforge.pipelines.engine import output_errors, sha256_of, write_atomically
+from trailforge.pipelines.sources import ANY, Refusals, refused_sources
 from trailforge.schemas import (
     DECISIONS_LOG,
     PATTERNS_LOG,

@@ -17,8 +17,7 @@ import numpy as np
 from trailforge.evaluation.failures import is_right
 from trailforge.evaluation.folder import read_episodes, read_evaluation
 from trailforge.evaluation.metrics import MEASURES, OF_PAGES, Measure, by_question
-from trailforge.schemas import InvalidInput
-from trailforge.schemas.agent_episode import AgentEpisode
+from trailforge.schemas import AgentEpisode, InvalidInput
 
 _DRAWS_AT_ONCE = 2_000_000
 """Of the bootstrap: 16 MB."""

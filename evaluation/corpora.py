@@ -18,14 +18,11 @@ from typing import Any, get_args
 from trailforge.evaluation.builds import IndexWriter, buildable, check_writer, read_build
 from trailforge.evaluation.folder import INDEXES, BackendChoice
 from trailforge.evaluation.reading_budget import BudgetedRetriever, CountTokens
-from trailforge.inference.asker import Asker
-from trailforge.inference.provider.urls import check_server_url
-from trailforge.pipelines.audited import read_audited, split_audited
-from trailforge.pipelines.index_config import IndexConfig
-from trailforge.pipelines.runs.finished import MANIFEST
-from trailforge.pipelines.sources import InvalidRow, read_questions
+from trailforge.inference import Asker
+from trailforge.inference.provider import check_server_url
+from trailforge.pipelines.runs import MANIFEST
+from trailforge.pipelines.sources import IndexConfig, read_audited, read_questions, split_audited
 from trailforge.protocols import KG_SEARCH, SEARCH_R1
-from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.environment import (
     Environment,
     EnvironmentConfig,
@@ -33,20 +30,34 @@ from trailforge.protocols.environment import (
     open_environment,
     open_filters,
 )
-from trailforge.retrieval.backends import Backend, load_backend
-from trailforge.retrieval.corpus import Chunking, cut, distinct, read_corpus
-from trailforge.retrieval.embeddings import encoder_model
-from trailforge.retrieval.encoder import check_encoder
-from trailforge.retrieval.indexes.manifest import IndexManifest, read_manifest, read_numbers
-from trailforge.retrieval.indexes.shards import Report
-from trailforge.retrieval.indexes.store import build_index
-from trailforge.retrieval.retrievers import WEB, RetrieverConfig, open_encoder, run_apart
-from trailforge.retrieval.scope import ask_server, corpus_hash, index_packages
-from trailforge.retrieval.seals import describe_files, file_hash
-from trailforge.retrieval.service.client import NO_KEY, is_address
+from trailforge.retrieval import WEB, RetrieverConfig, ask_server, corpus_hash, index_packages, open_encoder, run_apart
+from trailforge.retrieval.backends import Backend, check_encoder, encoder_model, load_backend
+from trailforge.retrieval.indexes import (
+    Chunking,
+    IndexManifest,
+    Report,
+    build_index,
+    cut,
+    describe_files,
+    distinct,
+    file_hash,
+    read_corpus,
+    read_manifest,
+    read_numbers,
+)
+from trailforge.retrieval.service import NO_KEY, is_address
 from trailforge.rewards.r_search import TOOLS
-from trailforge.schemas import Document, InvalidInput, Question, QuestionKind, RejectedRow, to_dict
-from trailforge.schemas.text import count_tokens
+from trailforge.rows import InvalidRow
+from trailforge.schemas import (
+    Document,
+    InvalidInput,
+    Question,
+    QuestionKind,
+    RejectedRow,
+    count_tokens,
+    estimate_tokens,
+    to_dict,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

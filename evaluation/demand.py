@@ -14,9 +14,8 @@ from pathlib import Path
 
 from trailforge.evaluation.failures import is_right
 from trailforge.evaluation.folder import read_episodes, read_evaluation
-from trailforge.pipelines.demand import Demand, Quota, Traits, traits_of
-from trailforge.schemas import InvalidInput, Question
-from trailforge.schemas.agent_episode import AgentEpisode
+from trailforge.pipelines import Demand, Quota, Traits, traits_of
+from trailforge.schemas import AgentEpisode, InvalidInput, Question
 
 _MOST_HOPS, _ROUNDED = 4, 4
 Bounds = tuple[float | None, float | None]

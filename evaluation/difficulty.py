@@ -13,8 +13,7 @@ from statistics import fmean
 
 from trailforge.evaluation.failures import is_right
 from trailforge.evaluation.folder import read_episodes, read_evaluation
-from trailforge.schemas import InvalidInput
-from trailforge.schemas.agent_episode import AgentEpisode
+from trailforge.schemas import AgentEpisode, InvalidInput
 
 Cell = tuple[str, str, str]
 """Agent, back end and model."""

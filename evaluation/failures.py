@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from trailforge.rewards import choose_options, cover_exact_match, normalize_answer, states
-from trailforge.schemas.agent_episode import AgentEpisode, AgentScores
+from trailforge.schemas import AgentEpisode, AgentScores
 
 if TYPE_CHECKING:
     from trailforge.evaluation.agents import AgentRun

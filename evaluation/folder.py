@@ -17,23 +17,23 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.evaluation.prices import ModelPrice, join_prices, read_prices_of_all
-from trailforge.pipelines.dataset import LEDGER
-from trailforge.pipelines.engine.files import LOCK, output_errors, unfinished_name, write_text
-from trailforge.pipelines.engine.shards import RECEIPTS
+from trailforge.pipelines import LEDGER
+from trailforge.pipelines.engine import LOCK, RECEIPTS, output_errors, unfinished_name, write_text
 from trailforge.retrieval.backends import name_of_earlier
-from trailforge.retrieval.seals import SEAL, is_as_sealed, seal
+from trailforge.retrieval.indexes import SEAL, is_as_sealed, seal
 from trailforge.schemas import (
+    CALLED_PLAIN,
+    AgentEpisode,
     InvalidInput,
     OutputError,
     PromptRefused,
+    either_name,
     from_dict,
     parse_json,
     read_parquet,
     read_rows,
     to_dict,
 )
-from trailforge.schemas.agent_episode import AgentEpisode
-from trailforge.schemas.versions import CALLED_PLAIN, either_name
 
 MANIFEST = "evaluation.json"
 EPISODES, INDEXES = "episodes", "indexes"

@@ -25,20 +25,24 @@ from trailforge.evaluation.folder import EPISODES, AgentChoice, BackendChoice, E
 from trailforge.evaluation.metrics import EpisodeSetting, hash_episode, make_episode
 from trailforge.evaluation.prices import costs_of, prices_of
 from trailforge.evaluation.reading_budget import CountTokens
-from trailforge.inference import Client, Meter, ModelClient, metering
-from trailforge.inference.asker import Asker, Style
+from trailforge.inference import Asker, Client, Meter, ModelClient, Style, all_or_error, metering
 from trailforge.inference.judge import Judge, JudgeConfig, Judged
-from trailforge.inference.threads import all_or_error
-from trailforge.pipelines.engine.files import remove_temporary_files
-from trailforge.pipelines.engine.progress import ProgressFile, begin_progress, show_progress
-from trailforge.pipelines.engine.shards import Shard, finish_shard, missing_shards
-from trailforge.pipelines.runs.config import ModelConfig
+from trailforge.pipelines.engine import (
+    ProgressFile,
+    Shard,
+    begin_progress,
+    finish_shard,
+    missing_shards,
+    remove_temporary_files,
+    show_progress,
+)
+from trailforge.pipelines.runs import ModelConfig
 from trailforge.presets import load_evaluation_preset
 from trailforge.protocols import PROTOCOLS
-from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.schemas import (
     ITEM_ERRORS,
+    AgentEpisode,
     BudgetExceeded,
     InvalidInput,
     OutOfCredit,
@@ -48,12 +52,12 @@ from trailforge.schemas import (
     ServerUnavailable,
     Stalled,
     TrailforgeError,
+    estimate_tokens,
     from_dict,
     located,
     to_dict,
+    visible,
 )
-from trailforge.schemas.agent_episode import AgentEpisode
-from trailforge.schemas.text import visible
 
 _ENDS_ALL = (BudgetExceeded, OutputError, OutOfCredit, ServerUnavailable, Stalled)
 """No matter of one episode: the same command goes on when it is mended."""

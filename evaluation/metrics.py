@@ -21,17 +21,24 @@ from trailforge.evaluation.agents import AgentRun
 from trailforge.evaluation.failures import asked_at, is_right, read_texts, tag_failures
 from trailforge.protocols.browse import Gold, with_gold
 from trailforge.rewards import (
+    ChoiceChance,
     chance_of_choice,
     normalize_answer,
-    same_title,
     score_answer,
     score_choice,
     score_set,
+    state_gold,
 )
-from trailforge.rewards.answers import ChoiceChance
-from trailforge.rewards.targets import state_gold
-from trailforge.schemas import InvalidInput, Question, SupportingDocument, TrajectoryReward
-from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode, AgentScores
+from trailforge.rewards.dynasearcher import same_title
+from trailforge.schemas import (
+    AgentCosts,
+    AgentEpisode,
+    AgentScores,
+    InvalidInput,
+    Question,
+    SupportingDocument,
+    TrajectoryReward,
+)
 
 Competitor = TypeVar("Competitor", bound=Hashable)
 Cell = TypeVar("Cell", bound=Hashable)

@@ -8,8 +8,8 @@ from statistics import fmean
 from typing import Any
 
 from trailforge.inference import Meter, Prices
-from trailforge.pipelines.runs.config import ModelConfig
-from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode, ModelUsage
+from trailforge.pipelines.runs import ModelConfig
+from trailforge.schemas import AgentCosts, AgentEpisode, ModelUsage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from trailforge.protocols.base import estimate_tokens, passage_lines
-from trailforge.retrieval import Retriever
-from trailforge.retrieval.sentences import first_sentences
-from trailforge.schemas import InvalidInput, Passage
-from trailforge.schemas.errors import install_hint
+from trailforge.protocols import passage_lines
+from trailforge.retrieval import Retriever, first_sentences
+from trailforge.schemas import InvalidInput, Passage, estimate_tokens, install_hint
 
 CountTokens = Callable[[str], int]
 """Tokens of a text."""

@@ -24,9 +24,8 @@ from trailforge.evaluation.table import (
     read_table,
     tell_malformed,
 )
-from trailforge.pipelines.cards.licences import plain
-from trailforge.pipelines.cards.plots import COLOURS, DARK, GREY, figure_of, png_of, write_figure
-from trailforge.pipelines.engine.files import write_atomically, write_text
+from trailforge.pipelines.cards import COLOURS, DARK, GREY, figure_of, plain, png_of, write_figure
+from trailforge.pipelines.engine import write_atomically, write_text
 from trailforge.schemas import write_parquet
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from trailforge.evaluation.metrics import (
     summarize,
 )
 from trailforge.evaluation.prices import mean_cost
-from trailforge.schemas.agent_episode import AgentEpisode
+from trailforge.schemas import AgentEpisode
 
 RESAMPLES = 2_000
 """Of each interval: a table has hundreds."""

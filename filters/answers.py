@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from trailforge.inference.asker import Asker
+from trailforge.inference import Asker
 from trailforge.inference.judge import Judged, JudgeOptions, grade
 from trailforge.rewards import (
     choose_options,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import combinations, permutations
 from typing import TYPE_CHECKING
 
-from trailforge.retrieval.words import ngrams_of
+from trailforge.retrieval import ngrams_of
 from trailforge.rewards import cover_exact_match, f1, normalize_answer
 from trailforge.schemas import BundleHop, BundleQuestion, Verdict
 

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING
 from trailforge.filters.answers import content_stems, speaks_of_fact
 from trailforge.filters.base import count_faults
 from trailforge.protocols.nl_dag import SearchPlan, validate
-from trailforge.retrieval.entities import CaseCounts, names_of
-from trailforge.retrieval.words import COMMON_WORDS, ngrams_of
-from trailforge.rewards import evidence_recall, mentions, normalize_answer
-from trailforge.rewards.figures import spell_in_figures
+from trailforge.retrieval import COMMON_WORDS, CaseCounts, names_of, ngrams_of
+from trailforge.rewards import evidence_recall, mentions, normalize_answer, spell_in_figures
 from trailforge.rewards.reading import fold
 from trailforge.schemas import Bundle, BundleHop, BundleQuestion, Passage, SourceDocument, Verdict
 

@@ -12,8 +12,9 @@ from trailforge.filters.bundles import gold_in_queries
 from trailforge.filters.guesses import admitted_guess, find_admission
 from trailforge.filters.thoughts import find_tag, find_unseen_names
 from trailforge.protocols import R_SEARCH
-from trailforge.protocols.nl_dag import TOOLS, SearchPlan
+from trailforge.protocols.nl_dag import SearchPlan
 from trailforge.rewards import evidence_recall, mentions
+from trailforge.rewards.r_search import TOOLS
 from trailforge.schemas import BundleQuestion, SearchEpisode, Verdict
 
 _AFTER_ID = (

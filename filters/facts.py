@@ -16,9 +16,8 @@ from typing import Literal
 
 from trailforge.filters.answers import content_stems
 from trailforge.filters.grounding import CHOICE
-from trailforge.mcts.plan import ask_relation, gold_plan, references, resolve
-from trailforge.retrieval.sentences import split_sentences
-from trailforge.retrieval.words import COMMON_WORDS
+from trailforge.mcts import ask_relation, gold_plan, references, resolve
+from trailforge.retrieval import COMMON_WORDS, split_sentences
 from trailforge.rewards import is_never_quoted, mentions, normalize_answer, other_names, same_answer
 from trailforge.rewards.reading import name_key, nations
 from trailforge.schemas import Hop, KgTriple, Passage

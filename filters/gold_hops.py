@@ -7,15 +7,7 @@ from itertools import combinations
 
 import networkx as nx
 
-from trailforge.mcts.plan import (
-    dependency_graph,
-    gold_plan,
-    join_marks,
-    normalized,
-    references,
-    resolve,
-    subject_words,
-)
+from trailforge.mcts import dependency_graph, gold_plan, join_marks, normalized, references, resolve, subject_words
 from trailforge.rewards import exact_match, mentions, same_answer
 from trailforge.schemas import Plan, Question, Step, Trajectory
 

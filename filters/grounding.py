@@ -7,12 +7,19 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from trailforge.mcts.plan import references
-from trailforge.retrieval.sentences import split_sentences
-from trailforge.retrieval.words import strip_accents, words_of
-from trailforge.rewards import is_near_miss, is_never_quoted, mentions, normalize_answer, same_answer, states
-from trailforge.rewards.figures import spell_in_figures
-from trailforge.rewards.names import country_names, is_people
+from trailforge.mcts import references
+from trailforge.retrieval import split_sentences, strip_accents, words_of
+from trailforge.rewards import (
+    country_names,
+    is_near_miss,
+    is_never_quoted,
+    is_people,
+    mentions,
+    normalize_answer,
+    same_answer,
+    spell_in_figures,
+    states,
+)
 from trailforge.rewards.reading import fold, is_number, keep_for_texts, read
 from trailforge.schemas import Document, Passage, Step
 

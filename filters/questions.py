@@ -11,11 +11,9 @@ from trailforge.filters.answers import content_stems
 from trailforge.filters.base import mentions_any, names_of_answer
 from trailforge.filters.gold_hops import golds_of_hops
 from trailforge.filters.grounding import CHOICE, is_computed, says, says_turned, supports
-from trailforge.mcts.plan import asked_for, gold_plan, references, resolve
-from trailforge.retrieval.sentences import split_sentences
-from trailforge.rewards import is_never_quoted, other_names, states
-from trailforge.rewards.figures import restate_quantities, spell_in_figures
-from trailforge.rewards.names import is_people
+from trailforge.mcts import asked_for, gold_plan, references, resolve
+from trailforge.retrieval import split_sentences
+from trailforge.rewards import is_never_quoted, is_people, other_names, restate_quantities, spell_in_figures, states
 from trailforge.rewards.reading import date_of, find_dates, fold, is_number
 from trailforge.schemas import Document, Passage, Question, Step, Verdict
 

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from trailforge.filters.base import count_faults
 from trailforge.protocols import REACT
-from trailforge.retrieval.words import COMMON_WORDS
+from trailforge.retrieval import COMMON_WORDS
 from trailforge.rewards import is_never_quoted, mentions
 from trailforge.schemas import MalformedReply, TextSpan, Trajectory, Verdict
 

@@ -20,7 +20,7 @@ from trailforge.filters.grounding import CHOICE, given_answers, is_computed, is_
 from trailforge.filters.ways.silent import judge_silence
 from trailforge.filters.ways.twins import is_reworded
 from trailforge.filters.ways.way import way_of_trajectory
-from trailforge.mcts.plan import normalized, references
+from trailforge.mcts import normalized, references
 from trailforge.protocols import REACT
 from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer
 from trailforge.schemas import ErrorType, Passage, Question, Step, Trajectory, Verdict

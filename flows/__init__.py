@@ -5,8 +5,29 @@ import os
 import sys
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from trailforge.schemas.errors import TrailforgeError
+from trailforge.doors import lazy_names
+from trailforge.schemas import TrailforgeError
+
+if TYPE_CHECKING:
+    from trailforge.flows.backup import back_up as back_up
+    from trailforge.flows.backup import restore as restore
+    from trailforge.flows.configuration import configuration_of as configuration_of
+    from trailforge.flows.configuration import datasets_for as datasets_for
+    from trailforge.flows.doctor import examine as examine
+    from trailforge.flows.doctor import prefect_server as prefect_server
+    from trailforge.flows.given import check_given as check_given
+    from trailforge.flows.given import check_named as check_named
+    from trailforge.flows.given import check_out as check_out
+    from trailforge.flows.prefect_driver import execute_as_flow as execute_as_flow
+    from trailforge.flows.preview import show_build_estimate as show_build_estimate
+    from trailforge.flows.preview import show_estimate as show_estimate
+    from trailforge.flows.preview import show_evaluation as show_evaluation
+    from trailforge.flows.preview import show_preview as show_preview
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
+
 
 for _name, _value in {
     "DO_NOT_TRACK": "1",

@@ -20,12 +20,10 @@ from pathlib import Path, PurePosixPath
 
 from trailforge.flows.nights.windows import DONE, TAKEN
 from trailforge.flows.run_log import LOG
-from trailforge.pipelines.dataset import LEDGER
-from trailforge.pipelines.engine.files import LOCK, new_folder, output_errors, sha256_of, unfinished_name
+from trailforge.pipelines import LEDGER
+from trailforge.pipelines.engine import LOCK, RECEIPTS, new_folder, output_errors, sha256_of, unfinished_name
 from trailforge.pipelines.engine.progress import FOLDER as PROGRESS
-from trailforge.pipelines.engine.shards import RECEIPTS
-from trailforge.pipelines.runs.finish import MANIFEST
-from trailforge.pipelines.runs.intake import SETTINGS
+from trailforge.pipelines.runs import MANIFEST, SETTINGS
 from trailforge.schemas import InvalidInput, from_dict, parse_json, to_dict
 
 LIST, PREFECT = "backup.json", "prefect.db"

@@ -7,15 +7,22 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trailforge.inference import Caps, ledger_url
-from trailforge.inference.client import split_urls
+from trailforge.inference import Caps, split_urls
+from trailforge.inference.ledgers import ledger_url
 from trailforge.inference.packaged import PACKAGED_MODELS
-from trailforge.inference.provider.urls import check_server_url
-from trailforge.pipelines.dataset import DataSet, resolve
-from trailforge.pipelines.datasets import dataset_names, load_dataset
-from trailforge.pipelines.runs.config import EMBEDDED, RunConfig, read_config
-from trailforge.pipelines.runs.finish import read_manifest
-from trailforge.pipelines.runs.intake import RunInputs, Settings, config_of, read_settings, run_configuration
+from trailforge.inference.provider import check_server_url
+from trailforge.pipelines import DataSet, dataset_names, load_dataset, resolve
+from trailforge.pipelines.runs import (
+    EMBEDDED,
+    RunConfig,
+    RunInputs,
+    Settings,
+    read_manifest,
+    read_settings,
+    run_configuration,
+)
+from trailforge.pipelines.runs.config import read_config
+from trailforge.pipelines.runs.intake import config_of
 from trailforge.presets import datasets_of, load_preset
 from trailforge.schemas import InvalidInput, Manifest, Question, to_dict
 
@@ -90,7 +97,7 @@ def _check_model(url: str, name: str | None) -> None:
 
 def _by_quotas(config: C, inputs: RunInputs, demand: Path) -> tuple[C, RunInputs]:
     """A run by quotas, but for those of another back end than it searches."""
-    from trailforge.pipelines.demand import read_demand
+    from trailforge.pipelines import read_demand
 
     if not load_dataset(inputs.dataset).takes_demand:
         raise InvalidInput("is of questions, and none are taken or made here; leave it out", field="demand")
@@ -119,14 +126,14 @@ def leave_out(
     if demand is not None:
         config, inputs = _by_quotas(config, inputs, demand)
     if audited is not None:
-        from trailforge.pipelines.audited import read_audited
+        from trailforge.pipelines.sources import read_audited
 
         if load_dataset(inputs.dataset).inputs.record is not Question:
             raise InvalidInput("is of questions, and none are its input here; leave it out", field="audited")
         inputs = replace(inputs, audited=read_audited(audited))
         config = replace(config, audited=inputs.audited.hash)
     if verdicts:
-        from trailforge.curation.verdicts import refusals
+        from trailforge.curation import refusals
 
         inputs = replace(inputs, refused=refusals(verdicts))
         if count := inputs.refused.by_id_alone:

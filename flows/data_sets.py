@@ -17,8 +17,7 @@ from prefect import Flow, flow
 
 from trailforge.flows.execute import RunRequest, execute
 from trailforge.flows.prefect_driver import PrefectDriver
-from trailforge.pipelines.dataset import DataSet, RunOption
-from trailforge.pipelines.datasets import dataset_names, load_dataset
+from trailforge.pipelines import DataSet, RunOption, dataset_names, load_dataset
 from trailforge.schemas import Manifest
 
 _OF_EVERY_RUN = [each for each in fields(RunRequest) if each.name not in ("dataset", "files", "options")]

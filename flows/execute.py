@@ -27,32 +27,30 @@ from trailforge.flows.given import check_given, check_out
 from trailforge.flows.run_log import RunLog
 from trailforge.inference import Caps
 from trailforge.inference.packaged import EMBEDDED_CONTEXT, EMBEDDED_SLOTS, open_server
-from trailforge.pipelines.dataset import DataSet, Stage, StageRun, resolve
-from trailforge.pipelines.datasets import dataset_of, load_dataset
+from trailforge.pipelines import DataSet, Stage, StageRun, dataset_of, load_dataset, resolve
+from trailforge.pipelines.engine import (
+    Shard,
+    begin_progress,
+    count_shown,
+    exclusive,
+    missing_shards,
+    output_errors,
+    show_progress,
+)
 from trailforge.pipelines.engine.attempts import await_earlier
 from trailforge.pipelines.engine.cluster import check_workers, open_cluster, read_cluster, remove_keys
-from trailforge.pipelines.engine.files import exclusive, output_errors
 from trailforge.pipelines.engine.log_lines import print_line
 from trailforge.pipelines.engine.model_stage import check_servers
-from trailforge.pipelines.engine.progress import begin_progress, count_shown, show_progress
 from trailforge.pipelines.engine.runners import LOCAL, beam_options, check_runner, is_dask
-from trailforge.pipelines.engine.shards import Shard, drop_receipts, missing_shards
-from trailforge.pipelines.runs.config import EMBEDDED, RunConfig
-from trailforge.pipelines.runs.finish import MANIFEST, finish_run
-from trailforge.pipelines.runs.intake import (
-    STAGED,
-    RunInputs,
-    Settings,
-    config_of,
-    discard_staged,
-    read_settings,
-    refuse_other_run,
-    write_settings,
-)
+from trailforge.pipelines.engine.shards import drop_receipts
+from trailforge.pipelines.runs import EMBEDDED, MANIFEST, RunConfig, RunInputs, Settings, read_settings
+from trailforge.pipelines.runs.finish import finish_run
+from trailforge.pipelines.runs.intake import STAGED, config_of, discard_staged, refuse_other_run, write_settings
 from trailforge.pipelines.runs.own_files import OwnFiles
 from trailforge.pipelines.runs.packages import needed_packages
 from trailforge.pipelines.runs.stages import is_complete, planned_stages
 from trailforge.schemas import (
+    NOTICE,
     BudgetExceeded,
     CountMismatch,
     InvalidInput,
@@ -65,7 +63,6 @@ from trailforge.schemas import (
     check_packages,
     read_parquet,
 )
-from trailforge.schemas.errors import NOTICE
 
 _LOG = logging.getLogger(__name__)
 RETRIES = 2

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from trailforge.pipelines.engine.files import output_errors
+from trailforge.pipelines.engine import output_errors
 from trailforge.presets import load_preset
 from trailforge.schemas import InvalidInput
 

@@ -20,7 +20,7 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.events import emit_event
 from prefect.runtime import flow_run
 
-from trailforge.curation.verdicts import copies
+from trailforge.curation import copies
 from trailforge.flows.data_sets import flow_of
 from trailforge.flows.nights import retention, windows
 from trailforge.flows.nights.bands import Bands, Breach, outside, outside_of_window, read_bands
@@ -30,11 +30,10 @@ from trailforge.flows.nights.replanning import begin, is_begun, keep_plan
 from trailforge.flows.nights.status import describe_windows, read_windows
 from trailforge.flows.nights.windows import Made, Taken, Window, WindowPlan
 from trailforge.inference import Caps
-from trailforge.pipelines.dataset import resolve
-from trailforge.pipelines.datasets import dataset_names, load_dataset
-from trailforge.pipelines.engine.files import exclusive, is_held, remove_temporary_files
-from trailforge.pipelines.runs.accounting import stage
-from trailforge.pipelines.runs.finish import MANIFEST
+from trailforge.pipelines import dataset_names, load_dataset, resolve
+from trailforge.pipelines.engine import exclusive, remove_temporary_files
+from trailforge.pipelines.engine.files import is_held
+from trailforge.pipelines.runs import MANIFEST, stage
 from trailforge.presets import load_bands, load_night
 from trailforge.schemas import InvalidInput, Manifest, NothingLeft, NotReady, OutOfBand, StageCount, TrailforgeError
 

@@ -28,8 +28,8 @@ from trailforge.flows.execute import (
     is_mendable,
 )
 from trailforge.flows.run_log import LOGGER
-from trailforge.pipelines.cards.card import cost_table
-from trailforge.pipelines.dataset import resolve
+from trailforge.pipelines import resolve
+from trailforge.pipelines.cards import cost_table
 from trailforge.schemas import Manifest
 
 

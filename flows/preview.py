@@ -15,22 +15,19 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from trailforge.evaluation.corpora import Corpora
-from trailforge.evaluation.folder import INDEXES, Evaluation, check_same
+from trailforge.evaluation import INDEXES, Corpora, Evaluation, check_same
 from trailforge.flows.execute import RunRequest, check_inputs, print_note
 from trailforge.flows.given import check_out
 from trailforge.inference import Caps, Prices, Usage
-from trailforge.inference.vllm.server import VllmConfig
-from trailforge.pipelines.dataset import LEDGER, DataSet, resolve
-from trailforge.pipelines.datasets import load_dataset
+from trailforge.inference.vllm import VllmConfig
+from trailforge.pipelines import LEDGER, DataSet, Estimate, StageEstimate, load_dataset, resolve
+from trailforge.pipelines.engine import output_errors
 from trailforge.pipelines.engine.cluster import read_cluster
-from trailforge.pipelines.engine.files import output_errors
 from trailforge.pipelines.engine.runners import LOCAL, beam_options
-from trailforge.pipelines.estimate import Estimate, StageEstimate
-from trailforge.pipelines.runs.config import EMBEDDED, ModelConfig
+from trailforge.pipelines.runs import EMBEDDED, ModelConfig
 from trailforge.pipelines.runs.own_files import OwnFiles
 from trailforge.presets import load_preset
-from trailforge.retrieval.backends.declaration import Backend
+from trailforge.retrieval.backends import Backend
 from trailforge.schemas import Document, InvalidInput, Manifest, from_dict
 
 _SECONDS = 3600

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.inference import Usage
-from trailforge.pipelines.engine.log_lines import is_json, json_line
+from trailforge.pipelines.engine import Shard, is_json, json_line
 from trailforge.pipelines.engine.progress import FOLDER
-from trailforge.pipelines.engine.shards import Shard, load_receipt, receipt_path
+from trailforge.pipelines.engine.shards import load_receipt, receipt_path
 from trailforge.pipelines.runs.accounting import add_up
 from trailforge.schemas import Count, Manifest, StageCount, TrailforgeError, parse_json
 

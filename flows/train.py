@@ -16,16 +16,11 @@ from typing import Any, Literal
 from prefect import flow, task
 from prefect.artifacts import create_markdown_artifact
 
-from trailforge.launching.config import LaunchConfig, Launcher
-from trailforge.launching.submit import launch_folder, submit_training
-from trailforge.pipelines.engine.files import sha256_of, write_text
-from trailforge.pipelines.runs.finished import MANIFEST
-from trailforge.pipelines.runs.verify import verify_run
+from trailforge.launching import LaunchConfig, Launcher, launch_folder, submit_training
+from trailforge.pipelines.engine import sha256_of, write_text
+from trailforge.pipelines.runs import MANIFEST, verify_run
 from trailforge.schemas import ClusterError, CountMismatch, InvalidInput, from_dict, to_dict
-from trailforge.training.sets.build import make_training_set
-from trailforge.training.sets.config import ViewConfig
-from trailforge.training.sets.files import open_set
-from trailforge.training.sets.runs import open_runs
+from trailforge.training.sets import ViewConfig, make_training_set, open_runs, open_set
 
 RECORD = "record.json"
 

@@ -10,11 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from statistics import fmean
 from typing import Literal, Protocol, TypeVar
 
-from trailforge.filters.facts import SoughtFact, answering_facts
-from trailforge.inference import Meter, Sampling
-from trailforge.inference.asker import Asker, fill
-from trailforge.rewards import is_abstention
-from trailforge.rewards.answers import read_short_answer
+from trailforge.filters import SoughtFact, answering_facts
+from trailforge.inference import Asker, Meter, Sampling, fill
+from trailforge.rewards import is_abstention, read_short_answer
 from trailforge.schemas import FactReading, MalformedReply, Question
 
 PROMPT = "read_fact"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from trailforge.protocols.transcripts import pay
+from trailforge.protocols import pay
 from trailforge.schemas import ContrastivePair, GroundTruth, Message, Provenance, Verdict
 
 

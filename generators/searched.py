@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trailforge.pipelines.dataset import RunOption
+from trailforge.pipelines import RunOption
 from trailforge.schemas import InvalidInput
 
 if TYPE_CHECKING:
-    from trailforge.pipelines.engine.shards import SupportCount
-    from trailforge.pipelines.runs.intake import RunInputs, Settings
+    from trailforge.pipelines.engine import SupportCount
+    from trailforge.pipelines.runs import RunInputs, Settings
     from trailforge.retrieval import RetrievalConfig
     from trailforge.rewards.dynasearcher import TitledText
     from trailforge.schemas import Question, RejectedRow
@@ -76,7 +76,7 @@ SEARCHED = {
 def take_in(inputs: RunInputs, folder: Path, config: Any) -> Settings:
     """`DataSet.take_in` of those that search: questions of a file as shards in the run's folder, without what people
     refuse; with paragraphs where these are searched, and gold hops where they lead."""
-    from trailforge.pipelines.runs.intake import take_in_questions
+    from trailforge.pipelines.sources import take_in_questions
 
     return take_in_questions(
         inputs,
@@ -112,7 +112,7 @@ def search_given(config: RetrievalConfig, options: Mapping[str, Any]) -> Retriev
 
     Raises `InvalidInput` when they do not go together.
     """
-    from trailforge.retrieval.retrievers import WEB, check_kind
+    from trailforge.retrieval import WEB, check_kind
 
     documents, scope, kind, *of_encoder = (options.get(name) for name in SEARCHED)
     if scope not in (None, *_SCOPES):
@@ -136,7 +136,7 @@ def search_given(config: RetrievalConfig, options: Mapping[str, Any]) -> Retriev
 def unlike_named(row: RejectedRow, question: Question) -> str:
     """What is wrong with leaving a question out because it names its answer; empty where it does, and of a question
     that was left out for something else."""
-    from trailforge.filters.questions import answer_in_question
+    from trailforge.filters import answer_in_question
     from trailforge.schemas import Verdict
 
     named = answer_in_question(question)
@@ -153,8 +153,8 @@ def count_support(
     `brought`: passages, and texts without a title that hold some. The web is left out, whose pages have other titles
     and words than the documents of a data set.
     """
-    from trailforge.pipelines.engine.shards import SupportCount
-    from trailforge.retrieval.retrievers import WEB
+    from trailforge.pipelines.engine import SupportCount
+    from trailforge.retrieval import WEB
     from trailforge.rewards.dynasearcher import same_title, same_words
 
     sought = question.supporting_documents

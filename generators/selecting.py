@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from trailforge.pipelines.engine.model_stage import rejected_row
-from trailforge.pipelines.engine.shards import Shard, finish_shard, write_table
-from trailforge.pipelines.runs.accounting import stage
+from trailforge.pipelines.engine import Shard, finish_shard, rejected_row, write_table
+from trailforge.pipelines.runs import stage
 from trailforge.schemas import BundleQuestion, FileEntry, KgQuestion, RejectedRow, Verdict, read_parquet, to_dict
 
 NAME = "select"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trailforge.schemas import ChatMessage, KgTrajectory, SearchEpisode, SftRow, Trajectory, TrajectoryReward
-from trailforge.schemas.trajectory import RightBy
+from trailforge.schemas import ChatMessage, KgTrajectory, RightBy, SearchEpisode, SftRow, Trajectory, TrajectoryReward
 
 
 def whole_conversation(

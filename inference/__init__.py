@@ -1,34 +1,49 @@
 """One client for every model: requests, ledger, limits, structured replies, and the servers that trailforge starts
 itself."""
 
-from trailforge.inference.budget import Caps, Meter, Prices, Usage, metering
-from trailforge.inference.client import ClientConfig, ModelClient
-from trailforge.inference.ledgers import check_ledger, check_ledger_url, ledger_url, open_ledger
-from trailforge.inference.ledgers.postgres import PostgresLedger
-from trailforge.inference.ledgers.sqlite import Ledger, SqliteLedger
-from trailforge.inference.request import ChatTurn, Reply, Request, Sampling
-from trailforge.inference.structured import Client, ask_json, ask_matching
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Caps",
-    "ChatTurn",
-    "Client",
-    "ClientConfig",
-    "Ledger",
-    "Meter",
-    "ModelClient",
-    "PostgresLedger",
-    "Prices",
-    "Reply",
-    "Request",
-    "Sampling",
-    "SqliteLedger",
-    "Usage",
-    "ask_json",
-    "ask_matching",
-    "check_ledger",
-    "check_ledger_url",
-    "ledger_url",
-    "metering",
-    "open_ledger",
-]
+from trailforge.doors import lazy_names
+
+if TYPE_CHECKING:
+    from trailforge.inference.asker import Asker as Asker
+    from trailforge.inference.asker import Style as Style
+    from trailforge.inference.asker import fill as fill
+    from trailforge.inference.budget import Caps as Caps
+    from trailforge.inference.budget import Counters as Counters
+    from trailforge.inference.budget import Meter as Meter
+    from trailforge.inference.budget import Prices as Prices
+    from trailforge.inference.budget import Usage as Usage
+    from trailforge.inference.budget import count_reply as count_reply
+    from trailforge.inference.budget import estimated_tokens as estimated_tokens
+    from trailforge.inference.budget import metering as metering
+    from trailforge.inference.budget import usage_of as usage_of
+    from trailforge.inference.client import ClientConfig as ClientConfig
+    from trailforge.inference.client import ModelClient as ModelClient
+    from trailforge.inference.client import split_urls as split_urls
+    from trailforge.inference.desk import ServedModel as ServedModel
+    from trailforge.inference.desk import open_desk as open_desk
+    from trailforge.inference.desk import read_served as read_served
+    from trailforge.inference.prompts import Prompts as Prompts
+    from trailforge.inference.prompts import Sentences as Sentences
+    from trailforge.inference.request import ChatTurn as ChatTurn
+    from trailforge.inference.request import Reply as Reply
+    from trailforge.inference.request import Request as Request
+    from trailforge.inference.request import Sampling as Sampling
+    from trailforge.inference.server import LocalServer as LocalServer
+    from trailforge.inference.structured import INTEGER as INTEGER
+    from trailforge.inference.structured import NUMBER as NUMBER
+    from trailforge.inference.structured import TEXT as TEXT
+    from trailforge.inference.structured import Client as Client
+    from trailforge.inference.structured import ask_json as ask_json
+    from trailforge.inference.structured import list_schema as list_schema
+    from trailforge.inference.structured import object_schema as object_schema
+    from trailforge.inference.thoughts import MEND as MEND
+    from trailforge.inference.thoughts import Reasoning as Reasoning
+    from trailforge.inference.thoughts import seems_thoughtful as seems_thoughtful
+    from trailforge.inference.threads import LoopThread as LoopThread
+    from trailforge.inference.threads import Slots as Slots
+    from trailforge.inference.threads import all_or_error as all_or_error
+    from trailforge.inference.threads import once as once
+else:
+    __getattr__, __dir__ = lazy_names(__name__)

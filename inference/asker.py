@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from trailforge.inference import ChatTurn, Client, Meter, Reply, Request, Sampling, ask_json, ask_matching
-from trailforge.schemas.text import escape_chat_tokens
+from trailforge.inference.budget import Meter
+from trailforge.inference.request import ChatTurn, Reply, Request, Sampling
+from trailforge.inference.structured import Client, ask_json, ask_matching
+from trailforge.schemas import escape_chat_tokens
 
 Style = Literal["chat", "completion"]
 """Form of a request. `chat`: the prompt is one user turn. `completion`: the prompt is raw text that the model

@@ -28,6 +28,7 @@ from trailforge.inference.shared_limits.link import LimitsLink, SharedBudget, Sh
 from trailforge.inference.thoughts import Reasoning, ThoughtReader
 from trailforge.inference.throttle import Permit, Throttle, ThrottleConfig
 from trailforge.schemas import (
+    NOTICE,
     BudgetExceeded,
     ContextOverflow,
     InvalidInput,
@@ -39,7 +40,6 @@ from trailforge.schemas import (
     Stalled,
     TrailforgeError,
 )
-from trailforge.schemas.errors import NOTICE
 
 T = TypeVar("T")
 _CLOSING_S = 5.0

@@ -15,8 +15,7 @@ from trailforge.inference.provider.parameters import Parameters
 from trailforge.inference.provider.urls import check_server_url
 from trailforge.inference.request import Reply, Request
 from trailforge.inference.threads import LoopThread, once
-from trailforge.schemas import InvalidInput
-from trailforge.schemas.files import user_cache
+from trailforge.schemas import InvalidInput, user_cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

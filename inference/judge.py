@@ -16,10 +16,11 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from trailforge.inference import ChatTurn, Client, Meter, Request, Sampling, ask_json
 from trailforge.inference.asker import Asker
+from trailforge.inference.budget import Meter
 from trailforge.inference.desk import ModelDesk, ServedModel
-from trailforge.inference.structured import object_schema
+from trailforge.inference.request import ChatTurn, Request, Sampling
+from trailforge.inference.structured import Client, ask_json, object_schema
 from trailforge.inference.threads import once
 from trailforge.schemas import InvalidInput, MalformedReply
 

@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trailforge.schemas import ServerUnavailable, install_hint
-from trailforge.schemas.files import user_cache
-from trailforge.schemas.plugins import load_plugin
+from trailforge.schemas import ServerUnavailable, install_hint, load_plugin, user_cache
 
 SERVERS = "trailforge.servers"
 """Group of entry points: each is a context manager that serves a model while it is entered, and has a `base_url`."""

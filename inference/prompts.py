@@ -13,8 +13,7 @@ from typing import Any
 
 import yaml
 
-from trailforge.schemas import InvalidInput
-from trailforge.schemas.plugins import installed_plugins
+from trailforge.schemas import InvalidInput, installed_plugins
 
 PROMPTS = "trailforge.prompts"
 """Group of entry points: packages whose prompts a preset may also name."""

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 from trailforge.inference.budget import estimated_tokens
 from trailforge.inference.provider.endings import TOOL_CALLS
 from trailforge.inference.request import Reply, Request, family_of
-from trailforge.schemas import InvalidInput, OutputError, ProviderError, ToolCall, missing_package, parse_json
-from trailforge.schemas.text import visible
+from trailforge.schemas import InvalidInput, OutputError, ProviderError, ToolCall, missing_package, parse_json, visible
 
 PATHS = ("/chat/completions", "/completions", "/embeddings", "/models")
 MOST_BYTES = 8 * 2**20

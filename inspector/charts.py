@@ -11,8 +11,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from trailforge.inspector.visible_text import drawn, label, visible
-from trailforge.pipelines.cards.plots import COLOURS
-from trailforge.pipelines.show.parts import Diagram, DiagramEdge, DiagramNode, MapPoint
+from trailforge.pipelines.cards import COLOURS
+from trailforge.pipelines.show import Diagram, DiagramEdge, DiagramNode, MapPoint
 from trailforge.schemas import StageCount
 
 KEPT, GONE, FAILED, MENDED = "#2e9e5b", "#d1453b", "#9aa0a6", "#2a6fdb"

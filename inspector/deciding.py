@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from trailforge.curation.decisions import (
+from trailforge.curation import (
     Merged,
     Stance,
     append,
@@ -22,13 +22,12 @@ from trailforge.curation.decisions import (
     read_decisions,
     source_of,
     standing,
+    tell_sources,
 )
-from trailforge.curation.sources import tell_sources
-from trailforge.pipelines.curated import value_at
-from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines import value_at
+from trailforge.pipelines.runs import OpenRun
 from trailforge.pipelines.runs.table_index import FILTERS
-from trailforge.pipelines.search.query import like_of
-from trailforge.pipelines.search.rows import search_rows
+from trailforge.pipelines.search import like_of, search_rows
 from trailforge.schemas import Decision, InvalidInput, Ruling, TrailforgeError
 
 Check = Callable[[Mapping[str, Any], Ruling], None]

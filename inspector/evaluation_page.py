@@ -14,7 +14,7 @@ from typing import Any
 
 import streamlit as st
 
-from trailforge.evaluation.compare import Comparison, compare_episodes
+from trailforge.evaluation import Comparison, compare_episodes
 from trailforge.evaluation.report import draw_plots
 from trailforge.inspector.charts import draw_stacked
 from trailforge.inspector.evaluation_parts import (
@@ -44,7 +44,7 @@ from trailforge.inspector.views.drawing import Canvas, draw
 from trailforge.inspector.views.frame import guard, leave_own_folder, open_page, page_of
 from trailforge.inspector.views.picking import pick_among, to_top
 from trailforge.inspector.visible_text import escape_text, visible
-from trailforge.schemas.agent_episode import AgentEpisode
+from trailforge.schemas import AgentEpisode
 
 _EPISODES, _COMPARED = "episodes", "compared"
 """What the rows of the lists are, in the names of widgets."""

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from trailforge.evaluation.compare import Comparison
-from trailforge.evaluation.failures import TAGS, is_right
-from trailforge.evaluation.folder import Evaluation
+from trailforge.evaluation import Comparison, Evaluation
+from trailforge.evaluation.agents import TAGS, is_right
 from trailforge.evaluation.table import LEGEND, CellEstimate, EvaluationTable, TableRow, tell_malformed
 from trailforge.inspector.evaluations import verdict_of
-from trailforge.pipelines.show.common import answers, values
-from trailforge.pipelines.show.parts import (
+from trailforge.pipelines.show import (
     Chips,
     Columns,
     Conversation,
@@ -31,8 +29,8 @@ from trailforge.pipelines.show.parts import (
     Title,
     tab,
 )
-from trailforge.schemas import to_dict
-from trailforge.schemas.agent_episode import AgentEpisode, AgentSearch, BrowseCall, BrowseRecord
+from trailforge.pipelines.show.common import answers, values
+from trailforge.schemas import AgentEpisode, AgentSearch, BrowseCall, BrowseRecord, to_dict
 
 _SCORES = ("contain_em", "f1", "exact_match", "right", "judge", "supporting_recall")
 _MOST_MISSING = 12

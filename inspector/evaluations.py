@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from trailforge.evaluation.failures import is_right
-from trailforge.evaluation.folder import (
+from trailforge.evaluation import (
     EPISODES,
     MANIFEST,
     STEP_FILES,
@@ -19,12 +18,11 @@ from trailforge.evaluation.folder import (
     read_evaluation,
     read_trained,
 )
-from trailforge.evaluation.metrics import by_question
+from trailforge.evaluation.agents import by_question, is_right
 from trailforge.evaluation.table import EvaluationTable, lighten, make_table
-from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.runs import OpenRun
 from trailforge.pipelines.runs.table_index import tables_of
-from trailforge.schemas import InvalidInput, from_dict
-from trailforge.schemas.agent_episode import AgentEpisode
+from trailforge.schemas import AgentEpisode, InvalidInput, from_dict
 
 Verdict = Literal["right", "wrong", "right by luck"]
 VERDICTS: tuple[Verdict, ...] = ("right", "wrong", "right by luck")

@@ -19,13 +19,10 @@ from trailforge.inspector.views import decide, fixing, overview, picking
 from trailforge.inspector.views.drawing import Canvas, draw
 from trailforge.inspector.views.frame import leave_own_folder, open_page, page_of
 from trailforge.inspector.views.picking import TABLE, pick
-from trailforge.pipelines.curated import check_row, decidable, products_of
-from trailforge.pipelines.datasets import is_curated
-from trailforge.pipelines.runs.finished import OpenRun, open_run, stamp_of
-from trailforge.pipelines.runs.intake import read_settings
-from trailforge.pipelines.runs.status import books_so_far
-from trailforge.pipelines.search.query import texts_of
-from trailforge.pipelines.show.parts import Show, ShownTable
+from trailforge.pipelines import check_row, decidable, is_curated, products_of
+from trailforge.pipelines.runs import OpenRun, books_so_far, open_run, read_settings, stamp_of
+from trailforge.pipelines.search import texts_of
+from trailforge.pipelines.show import Show, ShownTable
 from trailforge.schemas import InvalidInput
 
 

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from trailforge.pipelines.dataset import INPUTS, DataSet, resolve
-from trailforge.pipelines.datasets import load_dataset
-from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.search.rows import all_rows
+from trailforge.pipelines import INPUTS, DataSet, load_dataset, resolve
+from trailforge.pipelines.runs import OpenRun
+from trailforge.pipelines.search import all_rows
+from trailforge.pipelines.show import Note, Parts, Show, ShownTable, StyledText
 from trailforge.pipelines.show.common import values
-from trailforge.pipelines.show.parts import Note, Parts, Show, ShownTable, StyledText
 from trailforge.schemas import InvalidInput, RejectedRow, from_payload, to_dict
 
 _PLAIN = ("str", "int", "float", "bool")

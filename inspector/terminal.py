@@ -15,10 +15,8 @@ from trailforge.inspector.evaluation_parts import describe_episode, describe_res
 from trailforge.inspector.evaluations import OpenEpisodes, find_episodes, open_evaluation, open_training
 from trailforge.inspector.showing import count_kinds, describe, find_rows, hints_of, kinds_of, product_of, show_of
 from trailforge.inspector.terminal_drawing import table_of, text_of, view, views
-from trailforge.pipelines.cards.card import describe_empty
-from trailforge.pipelines.runs.finish import explain_nothing
-from trailforge.pipelines.runs.finished import OpenRun, open_run
-from trailforge.pipelines.runs.intake import read_settings
+from trailforge.pipelines.cards import describe_empty
+from trailforge.pipelines.runs import OpenRun, explain_nothing, open_run, read_settings
 from trailforge.schemas import Manifest
 
 

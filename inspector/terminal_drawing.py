@@ -20,7 +20,7 @@ from rich.text import Text
 from rich.tree import Tree as RichTree
 
 from trailforge.inspector.visible_text import visible
-from trailforge.pipelines.show.parts import (
+from trailforge.pipelines.show import (
     Chips,
     Code,
     Columns,

@@ -11,7 +11,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from trailforge.inspector.visible_text import label
-from trailforge.pipelines.show.parts import ShownNode, TreeDiagram, TreePath
+from trailforge.pipelines.show import ShownNode, TreeDiagram, TreePath
 
 Place = tuple[float, float]
 WIDTH = 950

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-from trailforge.schemas.text import visible
+from trailforge.schemas import visible
 
 LONGEST = 20_000
 """Characters of one text that a page shows; the rest is counted."""

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from trailforge.inference.ledgers import check_ledger_url
-from trailforge.schemas import InvalidInput
-from trailforge.schemas.errors import check_least, located
+from trailforge.schemas import InvalidInput, check_least, located
 
 Launcher = Literal["local", "accelerate", "slurm", "k8s"]
 Cluster = Literal["slurm", "k8s"]

@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from trailforge.inference.ledgers.postgres import MOST_CONNECTIONS
-from trailforge.inference.vllm.server import VllmConfig, vllm_arguments
+from trailforge.inference.ledgers import MOST_CONNECTIONS
+from trailforge.inference.vllm import VllmConfig, vllm_arguments
 from trailforge.launching.config import (
     FILE,
     START,

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol
 
 from trailforge.mcts.contrasts import Errors, Variation
-from trailforge.schemas import Origin, Plan, SearchTree, Step, VariationKind
-from trailforge.schemas.errors import check_least
+from trailforge.schemas import Origin, Plan, SearchTree, Step, VariationKind, check_least
 
 OracleTurn = Literal["last", "first", "never"]
 """When the gold decomposition is rolled out. `last`: where the policy failed, as in the paper (section 4.1). `first`:

@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trailforge.inference import Sampling
-from trailforge.inference.asker import Asker, fill
-from trailforge.inference.structured import list_schema, object_schema
+from trailforge.inference import Asker, Sampling, fill, list_schema, object_schema
 from trailforge.mcts.inputs import Policy, Proposal
-from trailforge.rewards.answers import read_yes_or_no
-from trailforge.schemas import MalformedReply
-from trailforge.schemas.plugins import check_plugin, load_plugin
+from trailforge.rewards import read_yes_or_no
+from trailforge.schemas import MalformedReply, check_plugin, load_plugin
 
 _NUMBERED = re.compile(r"^\s*(?:[-*•]|\d+[.):])\s*")
 

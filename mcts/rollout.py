@@ -13,19 +13,25 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from trailforge.inference import Reply, Sampling
-from trailforge.inference.asker import Asker, Style, fill
+from trailforge.inference import Asker, Reply, Sampling, Style, fill
 from trailforge.mcts.contrasts import Variation
 from trailforge.mcts.inputs import Simulation
 from trailforge.mcts.plan import execution_levels, normalized, question_of, references, resolve, sink
 from trailforge.retrieval import Retriever
 from trailforge.retrieval.english import WIDE_PREPOSITIONS
-from trailforge.rewards.answers import is_abstention, read_first_line, read_memory_mark, read_short_answer
-from trailforge.rewards.figures import spell_in_figures
-from trailforge.rewards.matching import is_near_miss, mcts_reward, mentions, same_answer
+from trailforge.rewards import (
+    is_abstention,
+    is_near_miss,
+    mcts_reward,
+    mentions,
+    read_first_line,
+    read_memory_mark,
+    read_short_answer,
+    same_answer,
+    spell_in_figures,
+)
 from trailforge.rewards.reading import fold
-from trailforge.schemas import Passage, Plan, Rollout, Step
-from trailforge.schemas.errors import check_least
+from trailforge.schemas import Passage, Plan, Rollout, Step, check_least
 
 _SAMPLES_PER_TRY = 1000
 """More than a leaf plan has rollouts: keeps the draws of different rollouts apart."""

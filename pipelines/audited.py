@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
 from trailforge.pipelines.engine.files import sha256_of, write_atomically
-from trailforge.retrieval.seals import SEAL, is_as_sealed
+from trailforge.retrieval.indexes import SEAL, is_as_sealed
 from trailforge.schemas import (
+    NOTICE,
     Count,
+    Earlier,
     FileEntry,
     InvalidInput,
     Question,
@@ -25,8 +27,6 @@ from trailforge.schemas import (
     to_dict,
     write_parquet,
 )
-from trailforge.schemas.errors import NOTICE
-from trailforge.schemas.versions import Earlier
 
 _LOG = logging.getLogger(__name__)
 AUDIT = "audit.json"

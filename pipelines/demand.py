@@ -24,8 +24,7 @@ from typing import Any
 import yaml
 
 from trailforge.pipelines.engine.files import write_text
-from trailforge.schemas import InvalidInput, NothingLeft, Question, from_dict, to_dict
-from trailforge.schemas.errors import NOTICE
+from trailforge.schemas import NOTICE, InvalidInput, NothingLeft, Question, from_dict, to_dict
 
 _LOG = logging.getLogger(__name__)
 KEYS = ("hops", "shape", "relation", "failure", "backend", "look_alike")

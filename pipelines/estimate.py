@@ -14,9 +14,7 @@ from trailforge.inference import Prices, Usage
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.pipelines.sources import InvalidRow, read_questions
 from trailforge.pipelines.sources.checks import check_invalid
-from trailforge.schemas import InvalidInput, Question
-from trailforge.schemas.errors import NOTICE
-from trailforge.schemas.text import count_tokens
+from trailforge.schemas import NOTICE, InvalidInput, Question, count_tokens
 
 _LOG = logging.getLogger(__name__)
 _MOST_SAMPLED = 200

@@ -12,9 +12,8 @@ from typing import Any
 from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.presets import load_index_preset
 from trailforge.retrieval.backends import Backend, load_backend
-from trailforge.retrieval.corpus import Chunking
-from trailforge.retrieval.pages.cutting import Paging
-from trailforge.retrieval.pages.text import PART_WORDS
+from trailforge.retrieval.indexes import Chunking
+from trailforge.retrieval.pages import PART_WORDS, Paging
 from trailforge.schemas import InvalidInput, from_dict, located
 
 

@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence
 from functools import cache, lru_cache
 
-from trailforge.schemas import Passage
+from trailforge.schemas import Passage, escape_chat_tokens, remove_invisible, unescape_markers
 from trailforge.schemas import estimate_tokens as estimate_tokens
-from trailforge.schemas.text import escape_chat_tokens, remove_invisible, unescape_markers
 
 TAGS = (
     "think",

@@ -13,24 +13,29 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from trailforge.inference import Meter
-from trailforge.inference.asker import Asker
-from trailforge.inference.desk import ServedModel, read_served
+from trailforge.inference import Asker, Meter, ServedModel, read_served
 from trailforge.protocols.episodes import Respond
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.r_search import run_plan
 from trailforge.protocols.result_filters import DocumentFilter, KgFilter, ResultFilter, named_model, open_filter
 from trailforge.protocols.turns import Labels, Observation, Search
-from trailforge.retrieval import Retriever, RetrieverConfig, Tools, open_retrieval, open_tools
-from trailforge.retrieval.backends import BACKENDS
-from trailforge.retrieval.base import FailureCount, PatientRetriever, SearchPatience
-from trailforge.retrieval.embeddings import encoder_model
+from trailforge.retrieval import (
+    WEB,
+    FailureCount,
+    PageTools,
+    PatientRetriever,
+    Retriever,
+    RetrieverConfig,
+    SearchPatience,
+    Tools,
+    first_sentences,
+    open_retrieval,
+    open_tools,
+)
+from trailforge.retrieval.backends import BACKENDS, encoder_model
 from trailforge.retrieval.kg import KgResult, KgStore, KgTool, KgToolConfig
-from trailforge.retrieval.page_tools import PageTools
-from trailforge.retrieval.pages.tools import pages_of
-from trailforge.retrieval.retrievers import WEB
-from trailforge.retrieval.sentences import first_sentences
-from trailforge.retrieval.service.client import SearchClient, connect, is_address
+from trailforge.retrieval.pages import pages_of
+from trailforge.retrieval.service import SearchClient, connect, is_address
 from trailforge.schemas import (
     Document,
     InvalidInput,

@@ -23,7 +23,7 @@ from typing import Literal
 from trailforge.protocols.base import contents_of, one_line, tag_pattern, tags_in
 from trailforge.protocols.repair import Repair
 from trailforge.protocols.turns import Observation, Search, Turn
-from trailforge.rewards.graph_r1 import per_turn_format_reward
+from trailforge.rewards import per_turn_format_reward
 from trailforge.rewards.r_search import TOOLS, format_reward
 from trailforge.schemas import MalformedReply, Message, Role
 

@@ -33,7 +33,7 @@ from trailforge.schemas import BudgetExceeded, MalformedReply, Passage, PlanEdge
 if TYPE_CHECKING:  # all data sets name a protocol, and what is searched takes a third of a second to load
     import networkx as nx
 
-    from trailforge.retrieval.base import Retriever
+    from trailforge.retrieval import Retriever
 
 TOP_K = 2
 """Passages per node (section 4.1)."""

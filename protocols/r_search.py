@@ -33,7 +33,7 @@ from trailforge.rewards.r_search import MAX_NODES, TOOLS
 from trailforge.schemas import MalformedReply
 
 if TYPE_CHECKING:
-    from trailforge.retrieval.base import Retriever
+    from trailforge.retrieval import Retriever
 
 USER_SUFFIX = "Put the final answer between <answer> and </answer>."
 

@@ -9,14 +9,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from trailforge.inference import ChatTurn, Client, Meter, Request, Sampling, ask_json
-from trailforge.inference.asker import fill
-from trailforge.inference.desk import ServedModel, open_desk
-from trailforge.inference.prompts import Prompts
+from trailforge.inference import (
+    ChatTurn,
+    Client,
+    Meter,
+    Prompts,
+    Request,
+    Sampling,
+    ServedModel,
+    ask_json,
+    fill,
+    open_desk,
+)
 from trailforge.protocols.base import passage_lines
 from trailforge.protocols.turns import Search
-from trailforge.retrieval.kg import MAX_KEPT, KgResult, TripleQuery, keep_triples
-from trailforge.retrieval.kg.tool import filter_template
+from trailforge.retrieval.kg import MAX_KEPT, KgResult, TripleQuery, filter_template, keep_triples
 from trailforge.rewards import mentions
 from trailforge.schemas import InvalidInput, KgTriple, Passage, ServerUnavailable
 

@@ -24,8 +24,7 @@ from trailforge.rewards.episode import (
     score,
 )
 from trailforge.rewards.r_search import TOOLS
-from trailforge.schemas import ChatMessage, GroundTruth, Message
-from trailforge.schemas.trajectory import RightBy
+from trailforge.schemas import ChatMessage, GroundTruth, Message, RightBy
 
 
 class Spoken(Protocol):

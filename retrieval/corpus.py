@@ -12,21 +12,24 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.retrieval.sentences import sentence_spans
-from trailforge.rows import InvalidRow, open_file, read_rows
-from trailforge.rows.fields import Asides, Fields, flattened, split_contents
-from trailforge.rows.files import head_of
-from trailforge.rows.html_text import plain_text
-from trailforge.rows.tables import (
+from trailforge.rows import (
     COLUMNS,
+    Asides,
+    Fields,
+    InvalidRow,
     bare_name,
     check_column_map,
     check_met,
     find_columns,
+    flattened,
+    head_of,
+    open_file,
     parse_column_map,
+    plain_text,
+    read_rows,
+    split_contents,
 )
-from trailforge.schemas import Document, InvalidInput
-from trailforge.schemas.errors import NOTICE, located
-from trailforge.schemas.files import LONGEST_ROW
+from trailforge.schemas import LONGEST_ROW, NOTICE, Document, InvalidInput, located
 
 CountTokens = Callable[[Sequence[str]], Sequence[int]]
 """A function that returns the number of tokens of each text."""

@@ -11,16 +11,21 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from trailforge.inference.budget import estimated_tokens
-from trailforge.inference.endpoint import retry_after
-from trailforge.inference.provider.errors import ServerError, read_error
-from trailforge.inference.provider.replies import find_error
-from trailforge.inference.provider.urls import check_server_url
-from trailforge.inference.threads import LoopThread, all_or_error
-from trailforge.inference.wire import KEY_VARIABLES, Unanswered, Untaken, Wire, first_line
+from trailforge.inference import LoopThread, all_or_error, estimated_tokens
+from trailforge.inference.provider import (
+    KEY_VARIABLES,
+    ServerError,
+    Unanswered,
+    Untaken,
+    Wire,
+    check_server_url,
+    find_error,
+    first_line,
+    read_error,
+    retry_after,
+)
 from trailforge.retrieval.base import Passing
-from trailforge.schemas import InvalidInput, OutOfCredit, ProviderError, ServerUnavailable, parse_json
-from trailforge.schemas.text import visible
+from trailforge.schemas import InvalidInput, OutOfCredit, ProviderError, ServerUnavailable, parse_json, visible
 
 if TYPE_CHECKING:
     import numpy as np

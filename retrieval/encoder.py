@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from trailforge.inference.threads import Slots
+from trailforge.inference import Slots
 from trailforge.retrieval.embeddings import IN_FLIGHT, EmbeddingsClient, encoder_model, is_served
 from trailforge.schemas import InvalidInput, RetrievalError, install_hint
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from trailforge.inference.provider.urls import check_server_url
+from trailforge.inference.provider import check_server_url
 from trailforge.retrieval.backends import (
     BACKENDS,
     BackendRetriever,

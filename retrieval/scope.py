@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from trailforge.inference.asker import Asker
-from trailforge.inference.provider.urls import check_server_url
+from trailforge.inference import Asker
+from trailforge.inference.provider import check_server_url
 from trailforge.retrieval.backends import load_backend
 from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.corpus import read_corpus

@@ -1,61 +1,42 @@
 """Every score of the project, as pure functions that filters, generators, training and evaluation share."""
 
-from trailforge.rewards.answers import chance_of_choice as chance_of_choice
-from trailforge.rewards.answers import choose_options as choose_options
-from trailforge.rewards.answers import is_abstention as is_abstention
-from trailforge.rewards.answers import option_f1 as option_f1
-from trailforge.rewards.answers import option_letters as option_letters
-from trailforge.rewards.answers import read_first_line as read_first_line
-from trailforge.rewards.answers import read_short_answer as read_short_answer
-from trailforge.rewards.answers import read_yes_or_no as read_yes_or_no
-from trailforge.rewards.answers import score_choice as score_choice
-from trailforge.rewards.dynasearcher import DynaSearcherConstants as DynaSearcherConstants
-from trailforge.rewards.dynasearcher import DynaSearcherReward as DynaSearcherReward
-from trailforge.rewards.dynasearcher import dynasearcher_reward as dynasearcher_reward
-from trailforge.rewards.dynasearcher import nearest_similarities as nearest_similarities
-from trailforge.rewards.dynasearcher import r_acc as r_acc
-from trailforge.rewards.dynasearcher import r_ans as r_ans
-from trailforge.rewards.dynasearcher import r_gain as r_gain
-from trailforge.rewards.dynasearcher import r_penalty as r_penalty
-from trailforge.rewards.dynasearcher import r_recall as r_recall
-from trailforge.rewards.dynasearcher import same_title as same_title
-from trailforge.rewards.episode import REWARD_PRESETS as REWARD_PRESETS
-from trailforge.rewards.episode import Episode as Episode
-from trailforge.rewards.episode import Reward as Reward
-from trailforge.rewards.episode import RewardPreset as RewardPreset
-from trailforge.rewards.episode import reward_preset as reward_preset
-from trailforge.rewards.episode import score_batch as score_batch
-from trailforge.rewards.graph_r1 import GraphR1Constants as GraphR1Constants
-from trailforge.rewards.graph_r1 import GraphR1Reward as GraphR1Reward
-from trailforge.rewards.graph_r1 import graph_r1_reward as graph_r1_reward
-from trailforge.rewards.graph_r1 import per_turn_format_reward as per_turn_format_reward
-from trailforge.rewards.matching import is_near_miss as is_near_miss
-from trailforge.rewards.matching import mcts_reward as mcts_reward
-from trailforge.rewards.matching import mentions as mentions
-from trailforge.rewards.matching import same_answer as same_answer
-from trailforge.rewards.matching import score_answer as score_answer
-from trailforge.rewards.matching import score_set as score_set
-from trailforge.rewards.matching import states as states
-from trailforge.rewards.msearcher import MSearcherConstants as MSearcherConstants
-from trailforge.rewards.msearcher import MSearcherReward as MSearcherReward
-from trailforge.rewards.msearcher import msearcher_reward as msearcher_reward
-from trailforge.rewards.msearcher import soft_overlong as soft_overlong
-from trailforge.rewards.names import other_names as other_names
-from trailforge.rewards.r_search import PlanProblem as PlanProblem
-from trailforge.rewards.r_search import RSearchConstants as RSearchConstants
-from trailforge.rewards.r_search import answer_reward as answer_reward
-from trailforge.rewards.r_search import dag_problems as dag_problems
-from trailforge.rewards.r_search import format_reward as format_reward
-from trailforge.rewards.r_search import r_search_reward as r_search_reward
-from trailforge.rewards.search_r1 import SearchR1Constants as SearchR1Constants
-from trailforge.rewards.search_r1 import SearchR1Reward as SearchR1Reward
-from trailforge.rewards.search_r1 import search_r1_reward as search_r1_reward
-from trailforge.rewards.targets import is_never_quoted as is_never_quoted
-from trailforge.rewards.targets import right_names as right_names
-from trailforge.rewards.targets import score_by_target as score_by_target
-from trailforge.rewards.text import cover_exact_match as cover_exact_match
-from trailforge.rewards.text import evidence_recall as evidence_recall
-from trailforge.rewards.text import exact_match as exact_match
-from trailforge.rewards.text import f1 as f1
-from trailforge.rewards.text import normalize_answer as normalize_answer
-from trailforge.schemas import RSearchReward as RSearchReward
+from typing import TYPE_CHECKING
+
+from trailforge.doors import lazy_names
+
+if TYPE_CHECKING:
+    from trailforge.rewards.answers import ChoiceChance as ChoiceChance
+    from trailforge.rewards.answers import chance_of_choice as chance_of_choice
+    from trailforge.rewards.answers import choose_options as choose_options
+    from trailforge.rewards.answers import is_abstention as is_abstention
+    from trailforge.rewards.answers import option_f1 as option_f1
+    from trailforge.rewards.answers import option_letters as option_letters
+    from trailforge.rewards.answers import read_first_line as read_first_line
+    from trailforge.rewards.answers import read_memory_mark as read_memory_mark
+    from trailforge.rewards.answers import read_short_answer as read_short_answer
+    from trailforge.rewards.answers import read_yes_or_no as read_yes_or_no
+    from trailforge.rewards.answers import score_choice as score_choice
+    from trailforge.rewards.figures import restate_quantities as restate_quantities
+    from trailforge.rewards.figures import spell_in_figures as spell_in_figures
+    from trailforge.rewards.graph_r1 import per_turn_format_reward as per_turn_format_reward
+    from trailforge.rewards.matching import is_near_miss as is_near_miss
+    from trailforge.rewards.matching import mcts_reward as mcts_reward
+    from trailforge.rewards.matching import mentions as mentions
+    from trailforge.rewards.matching import same_answer as same_answer
+    from trailforge.rewards.matching import score_answer as score_answer
+    from trailforge.rewards.matching import score_set as score_set
+    from trailforge.rewards.matching import states as states
+    from trailforge.rewards.msearcher import MSearcherConstants as MSearcherConstants
+    from trailforge.rewards.names import country_names as country_names
+    from trailforge.rewards.names import is_people as is_people
+    from trailforge.rewards.names import other_names as other_names
+    from trailforge.rewards.targets import is_never_quoted as is_never_quoted
+    from trailforge.rewards.targets import score_by_target as score_by_target
+    from trailforge.rewards.targets import state_gold as state_gold
+    from trailforge.rewards.text import cover_exact_match as cover_exact_match
+    from trailforge.rewards.text import evidence_recall as evidence_recall
+    from trailforge.rewards.text import exact_match as exact_match
+    from trailforge.rewards.text import f1 as f1
+    from trailforge.rewards.text import normalize_answer as normalize_answer
+else:
+    __getattr__, __dir__ = lazy_names(__name__)

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from trailforge.rewards.answers import is_yes_and_no
 from trailforge.rewards.text import cover_exact_match, exact_match, f1, has_words, normalize_answer
-from trailforge.schemas.text import remove_invisible
+from trailforge.schemas import remove_invisible
 
 
 class Titled(Protocol):

@@ -9,12 +9,34 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from trailforge.doors import lazy_names
 from trailforge.rows.files import EXPECTED, InvalidRow, JsonRow, check_text, head_of, open_file
 from trailforge.rows.json_rows import IsRow, line_rows, list_rows, object_rows
 from trailforge.rows.tables import Choose, Unnamed, csv_rows, parquet_rows
 from trailforge.schemas import InvalidInput
+
+if TYPE_CHECKING:
+    from trailforge.rows.dates import iso_date as iso_date
+    from trailforge.rows.fields import Asides as Asides
+    from trailforge.rows.fields import Fields as Fields
+    from trailforge.rows.fields import expect as expect
+    from trailforge.rows.fields import flattened as flattened
+    from trailforge.rows.fields import is_missing as is_missing
+    from trailforge.rows.fields import split_contents as split_contents
+    from trailforge.rows.html_text import html_to_text as html_to_text
+    from trailforge.rows.html_text import plain_text as plain_text
+    from trailforge.rows.json_rows import parsed as parsed
+    from trailforge.rows.tables import COLUMNS as COLUMNS
+    from trailforge.rows.tables import bare_name as bare_name
+    from trailforge.rows.tables import check_column_map as check_column_map
+    from trailforge.rows.tables import check_met as check_met
+    from trailforge.rows.tables import find_columns as find_columns
+    from trailforge.rows.tables import parse_column_map as parse_column_map
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
+
 
 __all__ = ["InvalidRow", "JsonRow", "open_file", "read_rows", "rows_of"]
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trailforge.rows.json_rows import parsed
-from trailforge.schemas import InvalidInput
-from trailforge.schemas.errors import NOTICE
+from trailforge.schemas import NOTICE, InvalidInput
 
 V = TypeVar("V")
 _INTEGER = re.compile(r"[+-]?\d{1,15}(?:\.0*)?")

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trailforge.schemas import InvalidInput
-from trailforge.schemas.files import open_unpacked
+from trailforge.schemas import InvalidInput, open_unpacked
 
 HEAD = 4096
 """Number of bytes at the start of a file from which its format is detected."""

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.rows.files import AS_UTF_8, InvalidRow, JsonRow
-from trailforge.schemas import InvalidInput, parse_json
-from trailforge.schemas.files import LONGEST_ROW, TOO_LONG, is_too_long, limited_lines, refuse_deep
+from trailforge.schemas import LONGEST_ROW, TOO_LONG, InvalidInput, is_too_long, limited_lines, parse_json, refuse_deep
 
 IsRow = Callable[[Sequence[str]], bool]
 """A function that tells whether an object with these keys is a row, not an object around a list of rows."""

@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trailforge.rows.files import AS_UTF_8, InvalidRow, JsonRow, head_of
-from trailforge.schemas import InvalidInput
-from trailforge.schemas.files import LONGEST_ROW, TOO_LONG, read_limited
+from trailforge.schemas import LONGEST_ROW, TOO_LONG, InvalidInput, read_limited
 
 _DELIMITERS = ",;\t|"
 _BATCH = 256

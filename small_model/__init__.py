@@ -1,1 +1,10 @@
 """What the packaged 135M model needs in place of a large one: rules, grammars, guided episodes, its server."""
+
+from typing import TYPE_CHECKING
+
+from trailforge.doors import lazy_names
+
+if TYPE_CHECKING:
+    from trailforge.small_model.server import fetch_weights as fetch_weights
+else:
+    __getattr__, __dir__ = lazy_names(__name__)

@@ -15,11 +15,9 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from trailforge.generators.document_bundles.write import BundleContext, draft_row
-from trailforge.inference import Meter, Sampling
-from trailforge.inference.asker import Asker, fill
-from trailforge.inference.prompts import Prompts
-from trailforge.rewards.answers import read_short_answer
+from trailforge.generators.document_bundles import BundleContext, draft_row
+from trailforge.inference import Asker, Meter, Prompts, Sampling, fill
+from trailforge.rewards import read_short_answer
 from trailforge.schemas import BundleInput, BundleQuestion, Passage, SourceDocument, Verdict
 from trailforge.small_model.composing.composing import candidates, choice_of
 from trailforge.small_model.composing.joining import Joined, bridges_of, joined_by, nouns_of, sentences_naming

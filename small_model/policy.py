@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from trailforge.inference import Sampling
-from trailforge.inference.asker import Asker, fill
-from trailforge.mcts.inputs import Proposal
-from trailforge.mcts.policy import PolicyConfig, PolicyPrompts
+from trailforge.inference import Asker, Sampling, fill
+from trailforge.mcts import PolicyConfig, PolicyPrompts, Proposal
 from trailforge.small_model.splitting import candidate_splits, is_decomposable
 
 _MAX_CANDIDATES = 8

@@ -11,9 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from trailforge.inference import LocalServer
 from trailforge.inference.packaged import EMBEDDED_SLOTS, PACKAGED_MODELS, SMOLLM2, PackagedModel
-from trailforge.inference.server import LocalServer
-from trailforge.pipelines.engine.files import sha256_of
+from trailforge.pipelines.engine import sha256_of
 from trailforge.schemas import InvalidInput, OutputError, ServerUnavailable, sync
 
 _FETCHED_WITHIN_S = 600

@@ -39,32 +39,32 @@ if TYPE_CHECKING:
     from trailforge.inference import Reply as Reply
     from trailforge.inference import Request as Request
     from trailforge.inference import Sampling as Sampling
-    from trailforge.inference import open_ledger as open_ledger
-    from trailforge.mcts.inputs import SearchConfig as SearchConfig
+    from trailforge.inference.ledgers import open_ledger as open_ledger
+    from trailforge.mcts import SearchConfig as SearchConfig
     from trailforge.presets import load_preset as load_preset
     from trailforge.presets import preset_names as preset_names
-    from trailforge.retrieval import Bm25Retriever as Bm25Retriever
-    from trailforge.retrieval import DenseRetriever as DenseRetriever
-    from trailforge.retrieval import Encoder as Encoder
+    from trailforge.retrieval.backends import Bm25Retriever as Bm25Retriever
+    from trailforge.retrieval.backends import DenseRetriever as DenseRetriever
+    from trailforge.retrieval.backends import Encoder as Encoder
     from trailforge.retrieval import RetrievalConfig as RetrievalConfig
     from trailforge.retrieval import Retriever as Retriever
-    from trailforge.retrieval import build_index as build_index
-    from trailforge.retrieval import connect as connect
-    from trailforge.retrieval import open_index as open_index
+    from trailforge.retrieval.indexes import build_index as build_index
+    from trailforge.retrieval.service import connect as connect
+    from trailforge.retrieval.indexes import open_index as open_index
     from trailforge.retrieval import open_retrieval as open_retrieval
     from trailforge.retrieval.kg import KgStore as KgStore
     from trailforge.retrieval.kg import KgTool as KgTool
     from trailforge.retrieval.kg import build_kg as build_kg
     from trailforge.retrieval.kg import match_entity as match_entity
-    from trailforge.rewards import Episode as Episode
-    from trailforge.rewards import Reward as Reward
+    from trailforge.rewards.episode import Episode as Episode
+    from trailforge.rewards.episode import Reward as Reward
     from trailforge.rewards import cover_exact_match as cover_exact_match
     from trailforge.rewards import exact_match as exact_match
     from trailforge.rewards import f1 as f1
     from trailforge.rewards import normalize_answer as normalize_answer
-    from trailforge.rewards import reward_preset as reward_preset
+    from trailforge.rewards.episode import reward_preset as reward_preset
     from trailforge.rewards import score_answer as score_answer
-    from trailforge.rewards import score_batch as score_batch
+    from trailforge.rewards.episode import score_batch as score_batch
     from trailforge.schemas import Bundle as Bundle
     from trailforge.schemas import BundleQuestion as BundleQuestion
     from trailforge.schemas import ChatMessage as ChatMessage
@@ -96,10 +96,10 @@ if TYPE_CHECKING:
     from trailforge.schemas import read_parquet as read_parquet
     from trailforge.schemas import to_dict as to_dict
     from trailforge.schemas import write_parquet as write_parquet
-    from trailforge.training.adapters.verifiers import SearchEnv as SearchEnv
-    from trailforge.training.adapters.verifiers import SearchHarness as SearchHarness
-    from trailforge.training.adapters.verifiers import SearchTaskset as SearchTaskset
-    from trailforge.training.adapters.verifiers import load_environment as load_environment
+    from trailforge.training.adapters import SearchEnv as SearchEnv
+    from trailforge.training.adapters import SearchHarness as SearchHarness
+    from trailforge.training.adapters import SearchTaskset as SearchTaskset
+    from trailforge.training.adapters import load_environment as load_environment
 
     __version__: str
 else:

@@ -11,10 +11,10 @@ from typing import TypeVar
 
 from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, generate
 from trailforge.inference import Meter, Prices, Reply, Request
-from trailforge.inference.budget import count_reply
-from trailforge.mcts.inputs import SearchConfig
+from trailforge.inference import count_reply
+from trailforge.mcts import SearchConfig
 from trailforge.retrieval import Retrieval, Retriever
-from trailforge.retrieval.retrievers import RetrieverConfig
+from trailforge.retrieval import RetrieverConfig
 from trailforge.schemas import InvalidInput, Question, SearchTree, Trajectory, estimate_tokens, iter_parquet, parse_json
 
 ChatModel = Callable[[list[dict[str, str]]], "str | Awaitable[str]"]

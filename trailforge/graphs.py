@@ -15,10 +15,10 @@ from typing import Any
 
 import networkx as nx
 
-from trailforge.mcts.plan import dependency_graph, execution_levels, plan_problem
+from trailforge.mcts import dependency_graph, execution_levels, plan_problem
 from trailforge.protocols.nl_dag import SearchPlan, parse
-from trailforge.retrieval.backends.graph import neighbourhood
-from trailforge.retrieval.indexes.store import OpenIndex
+from trailforge.retrieval.backends import neighbourhood
+from trailforge.retrieval.indexes import OpenIndex
 from trailforge.retrieval.kg import KgResult, KgStore, SubgraphLimits, find_subgraph
 from trailforge.schemas import (
     BundleQuestion,

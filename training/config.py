@@ -15,8 +15,8 @@ from trailforge.inference.judge import JudgeConfig
 from trailforge.presets import load_training_preset
 from trailforge.protocols import PROTOCOLS
 from trailforge.protocols.environment import EnvironmentConfig
+from trailforge.rewards import MSearcherConstants
 from trailforge.rewards.episode import CONSTANTS, RewardPreset
-from trailforge.rewards.msearcher import MSearcherConstants
 from trailforge.rewards.r_search import RSearchConstants
 from trailforge.schemas import InvalidInput, from_dict, located, to_dict
 

@@ -17,8 +17,8 @@ from urllib.request import urlopen
 
 import aiohttp
 
-from trailforge.inference import Ledger, Meter, Reply, Request
-from trailforge.inference.budget import Counters, count_reply
+from trailforge.inference import Counters, Meter, Reply, Request, count_reply
+from trailforge.inference.ledgers import Ledger
 from trailforge.schemas import ContextOverflow, InvalidInput, RequestRefused, ServerUnavailable
 from trailforge.training.masks import prompt_ids
 

@@ -19,16 +19,22 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
-from trailforge.evaluation.agents import AgentRun
-from trailforge.evaluation.agents.free_form import record_search
-from trailforge.evaluation.folder import EPISODES
-from trailforge.evaluation.metrics import EpisodeSetting, make_episode
-from trailforge.pipelines.engine.files import write_atomically
+from trailforge.evaluation import EPISODES
+from trailforge.evaluation.agents import AgentRun, EpisodeSetting, make_episode, record_search
+from trailforge.pipelines.engine import write_atomically
+from trailforge.protocols import EpisodeRun
 from trailforge.protocols.environment import Environment
-from trailforge.protocols.episodes import EpisodeRun
 from trailforge.rewards.episode import Reward
-from trailforge.schemas import GroundTruth, estimate_tokens, write_parquet
-from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode, AgentSearch, RewardPart, TrainingStep
+from trailforge.schemas import (
+    AgentCosts,
+    AgentEpisode,
+    AgentSearch,
+    GroundTruth,
+    RewardPart,
+    TrainingStep,
+    estimate_tokens,
+    write_parquet,
+)
 from trailforge.training.sets.files import make_question
 
 Rows = Callable[[], Sequence[AgentEpisode]]

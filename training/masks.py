@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trailforge.protocols.transcripts import Spoken
+from trailforge.protocols import Spoken
 from trailforge.schemas import InvalidInput, TextSpan
 from trailforge.training.frames import CHATML, END, START, TRAINING_TEMPLATE, Frame, frame_of, own_frame
 

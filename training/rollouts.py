@@ -22,10 +22,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trailforge.inference import ChatTurn, Client, Meter, Reply, Request, Sampling
-from trailforge.protocols import Grammar, grammar_of
+from trailforge.protocols import EpisodeConfig, EpisodeRun, Grammar, Observation, Search, grammar_of, run_episode
 from trailforge.protocols.environment import Environment, limit_observations
-from trailforge.protocols.episodes import EpisodeConfig, EpisodeRun, run_episode
-from trailforge.protocols.turns import Observation, Search
 from trailforge.schemas import ChatMessage, ContextOverflow, InvalidInput, Message
 from trailforge.training.generation import Continuation, Generator, TurnServer
 from trailforge.training.masks import escape_special, observation_ids, prompt_ids

@@ -21,10 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trailforge.inference.judge import JudgeConfig
-from trailforge.pipelines.dataset import resolve
-from trailforge.pipelines.datasets import dataset_names, load_dataset
-from trailforge.protocols import PROTOCOLS, R_SEARCH, grammar_of
-from trailforge.protocols.transcripts import ToScore, make_truth, split_text
+from trailforge.pipelines import dataset_names, load_dataset, resolve
+from trailforge.protocols import PROTOCOLS, R_SEARCH, ToScore, grammar_of, make_truth, split_text
 from trailforge.rewards.episode import Reward, RewardPreset, reward_preset
 from trailforge.schemas import (
     ChatMessage,
@@ -33,10 +31,10 @@ from trailforge.schemas import (
     SftRow,
     estimate_tokens,
     iter_parquet,
+    json_lines,
     located,
     stored_name,
 )
-from trailforge.schemas.files import json_lines
 from trailforge.training.scoring import Pending, Scorer, read_messages, read_truth
 
 _TRUTH_KEYS = (

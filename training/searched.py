@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trailforge.pipelines.runs.finished import MANIFEST
+from trailforge.pipelines.runs import MANIFEST
 from trailforge.protocols import Grammar, grammar_of
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.protocols.environment import open_environment as open_over
-from trailforge.retrieval.corpus import distinct
-from trailforge.retrieval.scope import corpus_hash
-from trailforge.retrieval.seals import file_hash
-from trailforge.retrieval.service.client import is_address
+from trailforge.retrieval import corpus_hash
+from trailforge.retrieval.indexes import distinct, file_hash
+from trailforge.retrieval.service import is_address
 from trailforge.schemas import Document, InvalidInput, Question, SourceDocument
 from trailforge.training.sets.runs import open_runs
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeVar
 
-from trailforge.inference.threads import LoopThread
+from trailforge.inference import LoopThread
 from trailforge.training.generation import Continuation, Generator
 
 T = TypeVar("T")

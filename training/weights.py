@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.inference.packaged import SMOLLM2
-from trailforge.schemas import InvalidInput, install_hint, located
-from trailforge.schemas.files import user_cache
+from trailforge.schemas import InvalidInput, install_hint, located, user_cache
 from trailforge.training.config import TrainerConfig
 from trailforge.training.frames import END
 from trailforge.training.gguf_weights import convert

@@ -20,8 +20,16 @@ from trailforge.protocols.browse import (
     write_tags,
     writing_of,
 )
-from trailforge.schemas import InvalidInput, MalformedReply, Message, NativeMessage
-from trailforge.schemas.agent_episode import AgentSearch, BrowseCall, BrowseRecord, Writing
+from trailforge.schemas import (
+    AgentSearch,
+    BrowseCall,
+    BrowseRecord,
+    InvalidInput,
+    MalformedReply,
+    Message,
+    NativeMessage,
+    Writing,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,18 +12,13 @@ from typing import Any, cast
 
 from trailforge.evaluation.agents import AgentRun, AgentTools
 from trailforge.evaluation.reading_budget import BudgetedRetriever, timing
-from trailforge.inference import ChatTurn, Reply, Request, Sampling
-from trailforge.inference.prompts import Prompts
-from trailforge.protocols.base import one_line, passage_lines
-from trailforge.protocols.episodes import Respond
-from trailforge.protocols.kg_search import read_answer
-from trailforge.protocols.turns import Observation, Search
+from trailforge.inference import ChatTurn, Prompts, Reply, Request, Sampling
+from trailforge.protocols import Observation, Respond, Search, one_line, passage_lines, read_answer
 from trailforge.retrieval import Retriever
-from trailforge.retrieval.backends.declaration import BackendRetriever, FoundPassage, Index, MadePassage
-from trailforge.retrieval.indexes.store import OpenIndex
-from trailforge.retrieval.service.client import SearchClient
-from trailforge.schemas import InvalidInput, MalformedReply, Message, Passage
-from trailforge.schemas.agent_episode import AgentCall, AgentSearch, AgentStop
+from trailforge.retrieval.backends import BackendRetriever, FoundPassage, Index, MadePassage
+from trailforge.retrieval.indexes import OpenIndex
+from trailforge.retrieval.service import SearchClient
+from trailforge.schemas import AgentCall, AgentSearch, AgentStop, InvalidInput, MalformedReply, Message, Passage
 
 PROMPTS = Prompts("trailforge.evaluation.agents")
 NO_DOCUMENTS = "(no documents were found)"

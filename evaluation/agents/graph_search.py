@@ -44,12 +44,10 @@ from trailforge.evaluation.agents.free_form import (
     triple_line,
 )
 from trailforge.evaluation.agents.published_prompts import GRAPH_SEARCH
-from trailforge.inference.asker import fill
-from trailforge.mcts.plan import resolve
-from trailforge.protocols.episodes import turn_text
-from trailforge.protocols.turns import Labels, Search
-from trailforge.schemas import ContextOverflow, InvalidInput, Message
-from trailforge.schemas.agent_episode import AgentStop
+from trailforge.inference import fill
+from trailforge.mcts import resolve
+from trailforge.protocols import Labels, Search, turn_text
+from trailforge.schemas import AgentStop, ContextOverflow, InvalidInput, Message
 
 _Read = TypeVar("_Read")
 

@@ -9,12 +9,18 @@ from typing import Literal
 from trailforge.evaluation.agents import Agent, AgentRun, AgentTools
 from trailforge.evaluation.agents.free_form import Recorder, sampling_of
 from trailforge.evaluation.agents.published import TEMPLATE, PublishedGrammar, published_grammar
-from trailforge.protocols import KG_SEARCH, PROTOCOLS, R_SEARCH, SEARCH_R1
-from trailforge.protocols.episodes import EpisodeConfig, run_episode
-from trailforge.protocols.grammar import Grammar
-from trailforge.protocols.kg_search import with_turns
-from trailforge.protocols.r_search import system_prompt
-from trailforge.protocols.search_r1 import with_searches
+from trailforge.protocols import (
+    KG_SEARCH,
+    PROTOCOLS,
+    R_SEARCH,
+    SEARCH_R1,
+    EpisodeConfig,
+    Grammar,
+    run_episode,
+    system_prompt,
+    with_searches,
+    with_turns,
+)
 from trailforge.schemas import InvalidInput
 
 

@@ -26,11 +26,8 @@ import json
 from dataclasses import dataclass, fields
 from typing import Any
 
-from trailforge.protocols import GRAPH_R1, KG_SEARCH, REACT, SEARCH_R1
-from trailforge.protocols.base import estimate_tokens, one_line
-from trailforge.protocols.grammar import Grammar
-from trailforge.protocols.turns import Observation, Turn
-from trailforge.schemas import InvalidInput, MalformedReply
+from trailforge.protocols import GRAPH_R1, KG_SEARCH, REACT, SEARCH_R1, Grammar, Observation, Turn, one_line
+from trailforge.schemas import InvalidInput, MalformedReply, estimate_tokens
 
 TEMPLATE = "<|im_start|>system\n{{system}}<|im_end|>\n<|im_start|>user\n{{user}}<|im_end|>\n<|im_start|>assistant\n"
 """Qwen2.5's marks."""

@@ -34,12 +34,9 @@ from trailforge.evaluation.agents.published_prompts import (
     SEARCH_O1_READING_PENALTY,
     SEARCH_O1_TOP_K,
 )
-from trailforge.inference import ChatTurn, Reply
-from trailforge.inference.asker import fill
-from trailforge.protocols.base import escape_retrieved, estimate_tokens
-from trailforge.protocols.episodes import turn_text
-from trailforge.schemas import ContextOverflow, InvalidInput, Message
-from trailforge.schemas.agent_episode import AgentStop
+from trailforge.inference import ChatTurn, Reply, fill
+from trailforge.protocols import escape_retrieved, turn_text
+from trailforge.schemas import AgentStop, ContextOverflow, InvalidInput, Message, estimate_tokens
 
 BEGIN_QUERY, END_QUERY = "<|begin_search_query|>", "<|end_search_query|>"
 BEGIN_RESULT, END_RESULT = "<|begin_search_result|>", "<|end_search_result|>"

@@ -14,9 +14,9 @@ from trailforge.evaluation.agents.free_form import (
     document_text,
     sampling_of,
 )
-from trailforge.inference.asker import fill
-from trailforge.protocols.episodes import turn_text
-from trailforge.schemas.agent_episode import AgentStop
+from trailforge.inference import fill
+from trailforge.protocols import turn_text
+from trailforge.schemas import AgentStop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

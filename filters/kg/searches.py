@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from trailforge.filters.base import mentions_any
 from trailforge.filters.ways.way import AskedSearch, Way
-from trailforge.mcts.plan import resolve
+from trailforge.mcts import resolve
 from trailforge.protocols import KG_SEARCH
 from trailforge.rewards import is_never_quoted, mentions, normalize_answer, other_names, states
 from trailforge.schemas import KgStep, KgTrajectory, Passage

@@ -16,8 +16,7 @@ from trailforge.filters.base import count_faults
 from trailforge.filters.facts import names_asked
 from trailforge.filters.thoughts import find_unseen_names
 from trailforge.filters.ways.way import Way
-from trailforge.rewards import mentions, other_names
-from trailforge.rewards.names import is_people
+from trailforge.rewards import is_people, mentions, other_names
 from trailforge.schemas import Verdict
 
 _CLAUSE = re.compile(r"[,;:]|\b(?:who|whom|whose|which|that|where|when|and|or|but)\b", re.IGNORECASE)

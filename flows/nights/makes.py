@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trailforge.pipelines.datasets import dataset_names, load_dataset
+from trailforge.pipelines import dataset_names, load_dataset
 from trailforge.schemas import InvalidInput, from_dict
 
 OF_DOCUMENTS = "documents"

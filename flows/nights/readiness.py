@@ -22,11 +22,9 @@ from trailforge.flows.doctor import (
 )
 from trailforge.flows.nights.makes import OF_DOCUMENTS, Make, read_makes
 from trailforge.flows.nights.windows import WindowPlan
-from trailforge.pipelines.dataset import resolve
-from trailforge.pipelines.datasets import load_dataset
-from trailforge.pipelines.runs import doctor
+from trailforge.pipelines import load_dataset, resolve
+from trailforge.pipelines.runs import RunInputs, doctor
 from trailforge.pipelines.runs.doctor import EMBEDDED, Finding, ok, run_check, warning
-from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.presets import load_night
 from trailforge.schemas import InvalidInput, NotReady, TrailforgeError
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from trailforge.flows.nights.makes import OF_DOCUMENTS
 from trailforge.flows.nights.windows import DOCUMENTS, DONE, PLAN, TAKEN, VERDICTS, WindowPlan, read_record
-from trailforge.inference import SqliteLedger
-from trailforge.pipelines.dataset import LEDGER
-from trailforge.pipelines.engine.files import exclusive, write_text
+from trailforge.inference.ledgers import SqliteLedger
+from trailforge.pipelines import LEDGER
+from trailforge.pipelines.engine import exclusive, write_text
 from trailforge.pipelines.engine.shards import receipts_in
-from trailforge.pipelines.runs.finish import MANIFEST
-from trailforge.pipelines.runs.intake import config_of, read_settings
+from trailforge.pipelines.runs import MANIFEST, read_settings
+from trailforge.pipelines.runs.intake import config_of
 from trailforge.schemas import OutputError, to_dict
 
 _CONTENT = "content of {}'s preset, benchmarks or graph"

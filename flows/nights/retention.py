@@ -16,15 +16,15 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from trailforge.curation.verdicts import awaits_curation
+from trailforge.curation import awaits_curation
 from trailforge.flows.nights.windows import DOCUMENTS, DONE, PLAN, QUESTIONS, TAKEN, VERDICTS, folders, run_folders
-from trailforge.pipelines.datasets import CURATED, all_tables
-from trailforge.pipelines.engine.files import LOCK, exclusive, is_held, output_errors, sha256_of
+from trailforge.pipelines import CURATED, all_tables
+from trailforge.pipelines.engine import LOCK, RECEIPTS, exclusive, output_errors, sha256_of
+from trailforge.pipelines.engine.files import is_held
 from trailforge.pipelines.engine.progress import FOLDER as PROGRESS
-from trailforge.pipelines.engine.shards import RECEIPTS
 from trailforge.pipelines.engine.worker_errors import ERRORS
-from trailforge.pipelines.runs.finish import CARD, MANIFEST
-from trailforge.pipelines.runs.intake import SETTINGS
+from trailforge.pipelines.runs import MANIFEST, SETTINGS
+from trailforge.pipelines.runs.finish import CARD
 from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput, OutputError, parse_json
 
 _REMOVED = ".removed-"

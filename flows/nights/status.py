@@ -12,7 +12,8 @@ from trailforge.flows.nights.replanning import is_begun
 from trailforge.flows.nights.windows import PLAN, Made, Window, WindowPlan, folders, read_plan, read_window, run_folders
 from trailforge.flows.run_log import read_last_error
 from trailforge.pipelines.engine.files import is_held
-from trailforge.pipelines.runs.status import EVERY_S, RunStatus, read_status
+from trailforge.pipelines.runs import read_status
+from trailforge.pipelines.runs.status import EVERY_S, RunStatus
 from trailforge.schemas import TrailforgeError
 
 State = Literal["complete", "running", "stopped", "unreadable"]

@@ -19,12 +19,12 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trailforge.curation.verdicts import COPIES, copy_logs
+from trailforge.curation import COPIES, copy_logs
 from trailforge.flows.given import check_named
 from trailforge.flows.nights.makes import Make
-from trailforge.pipelines.engine.files import sha256_of, write_atomically, write_text
-from trailforge.pipelines.runs.accounting import stage
-from trailforge.pipelines.sources.documents import read_documents
+from trailforge.pipelines.engine import sha256_of, write_atomically, write_text
+from trailforge.pipelines.runs import stage
+from trailforge.pipelines.sources import read_documents
 from trailforge.rows import InvalidRow
 from trailforge.schemas import (
     FileEntry,

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from trailforge.generators.searched import KG_FILTER, QUESTION_HINTS, SEARCHED
-from trailforge.pipelines.dataset import DataSet, RunOption, Stage, Table
+from trailforge.pipelines import DataSet, RunOption, Stage, Table
 from trailforge.protocols import REACT, SEARCH_R1
-from trailforge.schemas import ContrastivePair, Question, SftRow
-from trailforge.schemas.agent_episode import AgentTrajectory
+from trailforge.schemas import AgentTrajectory, ContrastivePair, Question, SftRow
 
 NAME = "agent_trajectories"
 DRAW, EPISODE, FILTER = "draw", "episode", "filter"

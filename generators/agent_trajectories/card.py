@@ -12,11 +12,20 @@ from trailforge.generators.agent_trajectories import DATASET, DRAW, FILTER, NAME
 from trailforge.generators.agent_trajectories.config import AgentGeneratorConfig, AgentRunConfig
 from trailforge.generators.agent_trajectories.filters import KNOWN
 from trailforge.generators.answer_reading import limit_of
-from trailforge.pipelines.cards.card import limits, origin_lines, pair_example, rows_of, turn, write_card
-from trailforge.pipelines.cards.licences import of_graph, of_questions, over_corpus, plain
-from trailforge.pipelines.runs.intake import Settings, run_configuration
-from trailforge.schemas import ContrastivePair, Manifest, RejectedRow
-from trailforge.schemas.agent_episode import AgentTrajectory
+from trailforge.pipelines.cards import (
+    limits,
+    of_graph,
+    of_questions,
+    origin_lines,
+    over_corpus,
+    pair_example,
+    plain,
+    rows_of,
+    turn,
+    write_card,
+)
+from trailforge.pipelines.runs import Settings, run_configuration
+from trailforge.schemas import AgentTrajectory, ContrastivePair, Manifest, RejectedRow
 
 _TABLES = (NAME, "sft", "pairs", "rejected")
 _LIMITS = (

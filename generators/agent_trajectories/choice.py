@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trailforge.filters.base import first_rejection, scores_of
+from trailforge.filters import DOUBTFUL, first_rejection, scores_of
 from trailforge.filters.guesses import count_remembering
-from trailforge.filters.questions import DOUBTFUL
-from trailforge.filters.ways.ranking import rank_way
-from trailforge.filters.ways.twins import ask_about_the_same
+from trailforge.filters.ways import ask_about_the_same, rank_way
 from trailforge.generators.agent_trajectories.evidence import (
     facts_to_read,
     find_hops,
@@ -26,12 +24,11 @@ from trailforge.generators.agent_trajectories.filters import (
     judge_episode,
 )
 from trailforge.generators.pairs import best_pair, common_prefix, distinct_pairs, make_pair
-from trailforge.pipelines.life import Chosen
-from trailforge.protocols.transcripts import make_truth, read_transcript
+from trailforge.pipelines import Chosen
+from trailforge.protocols import make_truth, read_transcript
 from trailforge.rewards import is_near_miss, is_never_quoted
 from trailforge.rewards.episode import is_stated, knows_that_unknown
-from trailforge.schemas import ContrastivePair, GroundTruth, Verdict
-from trailforge.schemas.agent_episode import AgentTrajectory
+from trailforge.schemas import AgentTrajectory, ContrastivePair, GroundTruth, Verdict
 
 SURPLUS, SAME_ROUTE, WRONG = "surplus", "same_route", "wrong_answer"
 _MOST_SHARED = 0.5

@@ -9,27 +9,20 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from trailforge.evaluation.agents import Agent, load_agent
-from trailforge.evaluation.agents.published import published_grammar
+from trailforge.evaluation.agents import Agent, load_agent, published_grammar
 from trailforge.generators.agent_trajectories.filters import AgentFilterConfig
 from trailforge.generators.answer_reading import PROMPT as READ_FACT
 from trailforge.generators.answer_reading import AnswerCheck
 from trailforge.generators.searched import filter_given, search_given
+from trailforge.inference import Prompts
 from trailforge.inference.judge import JudgeOptions
-from trailforge.inference.prompts import Prompts
-from trailforge.pipelines.engine.files import sha256_of
-from trailforge.pipelines.runs.config import OutputConfig, RunConfig
-from trailforge.pipelines.runs.intake import RunInputs
+from trailforge.pipelines.engine import sha256_of
+from trailforge.pipelines.runs import OutputConfig, RunConfig, RunInputs
 from trailforge.protocols import PROTOCOLS, SEARCH_R1
 from trailforge.protocols.result_filters import DocumentFilter, KgFilter
-from trailforge.retrieval import RetrievalConfig
-from trailforge.retrieval.kg import KgStore, KgToolConfig
-from trailforge.retrieval.kg.layout import MANIFEST
-from trailforge.retrieval.retrievers import WEB
-from trailforge.retrieval.scope import with_hash
-from trailforge.schemas import ContrastivePair, InvalidInput, SftRow, from_dict, to_dict
-from trailforge.schemas.agent_episode import AgentTrajectory
-from trailforge.schemas.errors import check_least
+from trailforge.retrieval import WEB, RetrievalConfig, with_hash
+from trailforge.retrieval.kg import MANIFEST, KgStore, KgToolConfig
+from trailforge.schemas import AgentTrajectory, ContrastivePair, InvalidInput, SftRow, check_least, from_dict, to_dict
 
 PROMPTS = Prompts("trailforge.generators.agent_trajectories", "trailforge.generators")
 FROM_MEMORY = "from_memory"

@@ -8,16 +8,10 @@ from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS
 from trailforge.generators.answer_reading import PROMPT as READ_FACT
 from trailforge.generators.answer_reading import PURPOSE, most_facts
 from trailforge.inference.judge import default_rubric
-from trailforge.pipelines.estimate import (
-    Estimate,
-    count_tokens,
-    mean_tokens,
-    sample_questions,
-    stage_estimate,
-    tokens_of_passages,
-)
-from trailforge.pipelines.runs.intake import RunInputs
+from trailforge.pipelines import Estimate, mean_tokens, sample_questions, stage_estimate, tokens_of_passages
+from trailforge.pipelines.runs import RunInputs
 from trailforge.protocols import PROTOCOLS
+from trailforge.schemas import count_tokens
 
 _CHANNELS = 2
 """Of an agent that decomposes for texts and for triples."""

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trailforge.evaluation.failures import asked_at, read_texts
-from trailforge.filters.base import names_of_answer
-from trailforge.filters.facts import SoughtFact, answering_facts, unsettled_facts
-from trailforge.filters.grounding import supports
+from trailforge.evaluation.agents import asked_at, read_texts
+from trailforge.filters import SoughtFact, answering_facts, names_of_answer, supports
+from trailforge.filters.facts import unsettled_facts
 from trailforge.filters.guesses import find_admission, find_unread_name
-from trailforge.filters.ways.ranking import names_relation
-from trailforge.filters.ways.way import AskedSearch, Way
-from trailforge.mcts.plan import references, resolve
+from trailforge.filters.ways import AskedSearch, Way, names_relation
+from trailforge.mcts import references, resolve
 from trailforge.protocols import PROTOCOLS
 from trailforge.rewards import is_never_quoted, mentions, normalize_answer, states
-from trailforge.schemas import Message, Passage
-from trailforge.schemas.agent_episode import AgentSearch, AgentTrajectory
+from trailforge.schemas import AgentSearch, AgentTrajectory, Message, Passage
 
 
 def is_stated(texts: Sequence[str], names: Sequence[str]) -> bool:

@@ -9,14 +9,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from trailforge.evaluation.failures import read_texts
-from trailforge.filters import guesses
-from trailforge.filters.base import count_faults, names_of_answer
+from trailforge.evaluation.agents import read_texts
+from trailforge.filters import count_faults, doubtful_gold, guesses, names_of_answer
 from trailforge.filters.guesses import Bridges, guarded_facts, unread_answer
-from trailforge.filters.questions import doubtful_gold
 from trailforge.filters.readings import count_rivals, count_unstated
-from trailforge.filters.ways.ranking import describe_early, find_early_requests
-from trailforge.filters.ways.silent import judge_silence
+from trailforge.filters.ways import describe_early, find_early_requests, judge_silence
 from trailforge.generators.agent_trajectories.evidence import (
     admission_of,
     facts_to_read,
@@ -32,9 +29,7 @@ from trailforge.generators.agent_trajectories.evidence import (
 from trailforge.generators.agent_trajectories.rows import weigh_known
 from trailforge.protocols import PROTOCOLS
 from trailforge.rewards import is_near_miss, is_never_quoted, mcts_reward, mentions, normalize_answer
-from trailforge.schemas import FactReading, InvalidInput, Verdict
-from trailforge.schemas.agent_episode import AgentTrajectory, FromMemory
-from trailforge.schemas.errors import check_least
+from trailforge.schemas import AgentTrajectory, FactReading, FromMemory, InvalidInput, Verdict, check_least
 
 UNREAD, KNOWN, LACKING = "unread_query", "known_from_memory", "missing_evidence"
 _PARTS = re.compile(r"[,;/&]|\b(?:and|or|then)\b")

@@ -8,17 +8,23 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any
 
-from trailforge.evaluation.agents import AgentRun
-from trailforge.evaluation.agents.free_form import AGAIN, LOST, build_exchange
-from trailforge.evaluation.agents.published import SEARCH_R1_INVALID
-from trailforge.evaluation.agents.search_o1 import FOUND, NO_MORE_SEARCHES, READING, SEARCHED_BEFORE
-from trailforge.evaluation.failures import tag_failures
-from trailforge.evaluation.metrics import score_run
-from trailforge.filters.grounding import is_title_of_gold
+from trailforge.evaluation.agents import (
+    AGAIN,
+    FOUND,
+    LOST,
+    NO_MORE_SEARCHES,
+    READING,
+    SEARCH_R1_INVALID,
+    SEARCHED_BEFORE,
+    AgentRun,
+    build_exchange,
+    score_run,
+    tag_failures,
+)
+from trailforge.filters import is_title_of_gold
 from trailforge.generators.agent_trajectories.evidence import admission_of, read_by
 from trailforge.inference.judge import JudgeOptions
-from trailforge.protocols import PROTOCOLS, REACT
-from trailforge.protocols.transcripts import find_right_by, make_truth
+from trailforge.protocols import PROTOCOLS, REACT, find_right_by, make_truth
 from trailforge.rewards import (
     cover_exact_match,
     is_near_miss,
@@ -28,9 +34,16 @@ from trailforge.rewards import (
     score_by_target,
 )
 from trailforge.rewards.reading import date_of, fold
-from trailforge.schemas import ChatMessage, MalformedReply, Message, Question, SftRow
-from trailforge.schemas.agent_episode import AgentCall, AgentTrajectory
-from trailforge.schemas.text import count_conversation
+from trailforge.schemas import (
+    AgentCall,
+    AgentTrajectory,
+    ChatMessage,
+    MalformedReply,
+    Message,
+    Question,
+    SftRow,
+    count_conversation,
+)
 
 _SMALL = frozenset("of in on at to for and by from".split())
 _LONG, _ALIKE = 5, 0.7

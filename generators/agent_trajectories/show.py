@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.show.common import QUESTIONS, SFT, contrast, find_side, head, provenance
-from trailforge.pipelines.show.parts import (
+from trailforge.pipelines.runs import OpenRun
+from trailforge.pipelines.show import (
     Chips,
     Code,
     Conversation,
@@ -20,8 +19,8 @@ from trailforge.pipelines.show.parts import (
     Title,
     tab,
 )
-from trailforge.schemas import ContrastivePair
-from trailforge.schemas.agent_episode import AgentTrajectory
+from trailforge.pipelines.show.common import QUESTIONS, SFT, contrast, find_side, head, provenance
+from trailforge.schemas import AgentTrajectory, ContrastivePair
 
 _MEANINGS = {
     "unfinished": "1: it gives an answer",

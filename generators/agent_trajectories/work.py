@@ -12,10 +12,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 
-from trailforge.evaluation.agents import AgentRun, AgentTools
-from trailforge.evaluation.failures import read_texts
-from trailforge.evaluation.metrics import EpisodeSetting, make_episode
-from trailforge.filters.questions import answer_in_question
+from trailforge.evaluation.agents import AgentRun, AgentTools, EpisodeSetting, make_episode, read_texts
+from trailforge.filters import answer_in_question
 from trailforge.generators.agent_trajectories import DRAW, EPISODE, FILTER, NAME
 from trailforge.generators.agent_trajectories.choice import is_well_searched, preference_pairs, select, unread_rows
 from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, READ_FACT, AgentRunConfig
@@ -31,24 +29,33 @@ from trailforge.generators.agent_trajectories.rows import (
 from trailforge.generators.answer_reading import PURPOSE, choose_read, read_facts, read_passages
 from trailforge.generators.searched import count_support, unlike_named
 from trailforge.generators.sft_rows import without_answer
-from trailforge.inference import Meter, ModelClient, Sampling
-from trailforge.inference.asker import Asker, fill
+from trailforge.inference import Asker, Meter, ModelClient, Sampling, fill
 from trailforge.inference.judge import Judged, grade
-from trailforge.pipelines.engine.model_stage import ModelWork, RunContext
-from trailforge.pipelines.engine.shards import SupportCount
-from trailforge.pipelines.life import Chosen, Draws, Life, draw_all
-from trailforge.pipelines.runs.verify import RowChecks
+from trailforge.pipelines import Chosen, Draws, Life, draw_all
+from trailforge.pipelines.engine import ModelWork, RunContext, SupportCount
+from trailforge.pipelines.runs import RowChecks
 from trailforge.protocols.environment import Environment
 from trailforge.protocols.result_filters import ResultFilter
-from trailforge.retrieval import Encoder, LazyRetriever, Retrieval, Tools, local_tools, open_retrieval
+from trailforge.retrieval import (
+    WEB,
+    LazyRetriever,
+    Retrieval,
+    Tools,
+    local_tools,
+    open_encoder,
+    open_retrieval,
+    web_tools,
+)
+from trailforge.retrieval.backends import Encoder
 from trailforge.retrieval.kg import KgStore, KgTool
-from trailforge.retrieval.plan_tools import web_tools
-from trailforge.retrieval.retrievers import WEB, open_encoder
-from trailforge.rewards import normalize_answer
-from trailforge.rewards.answers import read_short_answer
+from trailforge.rewards import normalize_answer, read_short_answer
 from trailforge.schemas import (
+    AgentCosts,
+    AgentEpisode,
+    AgentTrajectory,
     ContrastivePair,
     Document,
+    FromMemory,
     InvalidInput,
     Question,
     RejectedRow,
@@ -58,7 +65,6 @@ from trailforge.schemas import (
     from_dict,
     to_dict,
 )
-from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode, AgentTrajectory, FromMemory
 
 _PLAN = "plan"
 """What agents search that run a whole plan at once."""

@@ -1,9 +1,10 @@
 """Documents -> bundles -> questions -> a curriculum of them -> episodes (R-Search)."""
 
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
-from trailforge.pipelines.dataset import DataSet, RunOption, Stage, Table
+from trailforge.doors import lazy_names
+from trailforge.pipelines import DataSet, RunOption, Stage, Table
 from trailforge.protocols import R_SEARCH
 from trailforge.schemas import (
     Bundle,
@@ -15,6 +16,15 @@ from trailforge.schemas import (
     SourceDocument,
     SourceKind,
 )
+
+if TYPE_CHECKING:
+    from trailforge.generators.document_bundles.search_thoughts import join_phrases as join_phrases
+    from trailforge.generators.document_bundles.search_thoughts import names_in as names_in
+    from trailforge.generators.document_bundles.write import BundleContext as BundleContext
+    from trailforge.generators.document_bundles.write import draft_row as draft_row
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
+
 
 NAME = "document_bundles"
 _HERE = "trailforge.generators.document_bundles"

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.search.query import quote
-from trailforge.pipelines.search.rows import search_rows
-from trailforge.pipelines.show.parts import DataTable, Fold, Parts, ShortLine, StyledText
+from trailforge.pipelines.runs import OpenRun
+from trailforge.pipelines.search import quote, search_rows
+from trailforge.pipelines.show import DataTable, Fold, Parts, ShortLine, StyledText
 from trailforge.schemas import (
     Bundle,
     BundleInput,

@@ -11,9 +11,8 @@ from trailforge.generators.document_bundles import DATASET
 from trailforge.generators.document_bundles.bundle_rows import question_in
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.stages import grouping, questions
-from trailforge.pipelines.cards.card import limits, origin_lines, rows_of, short, write_card
-from trailforge.pipelines.cards.licences import of_documents, plain
-from trailforge.pipelines.runs.intake import Settings, run_configuration
+from trailforge.pipelines.cards import limits, of_documents, origin_lines, plain, rows_of, short, write_card
+from trailforge.pipelines.runs import Settings, run_configuration
 from trailforge.schemas import (
     AnswerScoredBy,
     Bundle,

@@ -21,10 +21,9 @@ from trailforge.generators.document_bundles.episodes import against, planner_of
 from trailforge.generators.document_bundles.stages import cleaning, episodes, grouping, questions, selection
 from trailforge.generators.document_bundles.stages.selection import order_rows
 from trailforge.generators.document_bundles.write import complexity_of
-from trailforge.pipelines.runs.intake import INPUTS
-from trailforge.pipelines.runs.verify import RowChecks
-from trailforge.protocols import R_SEARCH
-from trailforge.protocols.base import one_line
+from trailforge.pipelines import INPUTS
+from trailforge.pipelines.runs import RowChecks
+from trailforge.protocols import R_SEARCH, one_line
 from trailforge.protocols.nl_dag import SearchPlan
 from trailforge.schemas import (
     AnswerScoredBy,

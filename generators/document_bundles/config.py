@@ -14,13 +14,11 @@ from trailforge.generators.document_bundles.bundling.content import ContentConfi
 from trailforge.generators.document_bundles.bundling.duplicates import DuplicateConfig
 from trailforge.generators.document_bundles.episodes import PlannedEpisodeConfig
 from trailforge.generators.document_bundles.write import BundleWriterConfig
-from trailforge.pipelines.engine.files import sha256_of
-from trailforge.pipelines.runs.config import RunConfig
-from trailforge.pipelines.runs.intake import RunInputs
-from trailforge.retrieval.backends import BACKENDS
-from trailforge.retrieval.encoder import PACKAGED, Encoder, encoder_packages
+from trailforge.pipelines.engine import sha256_of
+from trailforge.pipelines.runs import RunConfig, RunInputs
+from trailforge.retrieval import RetrieverConfig, without_usual
+from trailforge.retrieval.backends import BACKENDS, PACKAGED, Encoder, encoder_packages
 from trailforge.retrieval.plan_tools import NOT_OF_PLANS, check_tools
-from trailforge.retrieval.retrievers import RetrieverConfig, without_usual
 from trailforge.schemas import (
     Bundle,
     BundleQuestion,
@@ -29,8 +27,8 @@ from trailforge.schemas import (
     SearchEpisode,
     SftRow,
     SourceDocument,
+    check_least,
 )
-from trailforge.schemas.errors import check_least
 
 _CHARACTERS_PER_TOKEN = 4
 """Of English, about."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from trailforge.generators.document_bundles.bundling.joints import ToldNames, joints
 from trailforge.generators.document_bundles.search_thoughts import join_phrases
-from trailforge.inference.structured import object_schema
+from trailforge.inference import object_schema
 from trailforge.protocols.nl_dag import SearchPlan, render
 from trailforge.retrieval.papers import cut_paper, cut_text
 from trailforge.schemas import (
@@ -23,8 +23,8 @@ from trailforge.schemas import (
     Provenance,
     SourceDocument,
     SourceKind,
+    restore_chat_tokens,
 )
-from trailforge.schemas.text import restore_chat_tokens
 
 TOOLS: dict[SourceKind, str] = {"news": "News", "academic": "Academic", "general": "General"}
 """Which tool of a plan finds documents of a kind."""

@@ -8,12 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 from trailforge.generators.sft_rows import whole_conversation
-from trailforge.protocols import R_SEARCH, nl_dag
-from trailforge.protocols.transcripts import ToScore, find_right_by, make_truth, read_transcript
+from trailforge.protocols import R_SEARCH, ToScore, find_right_by, make_truth, nl_dag, read_transcript
 from trailforge.rewards import episode as rewards
 from trailforge.rewards import evidence_recall, score_by_target, score_choice
-from trailforge.schemas import BundleQuestion, GroundTruth, Message, PlannedSearch, RSearchReward, SearchEpisode, SftRow
-from trailforge.schemas.text import count_conversation
+from trailforge.schemas import (
+    BundleQuestion,
+    GroundTruth,
+    Message,
+    PlannedSearch,
+    RSearchReward,
+    SearchEpisode,
+    SftRow,
+    count_conversation,
+)
 
 
 def made_of(messages: Sequence[Message], row: BundleQuestion, score: float) -> Mapping[str, Any]:

@@ -13,8 +13,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from trailforge.filters import first_rejection
 from trailforge.filters.answers import AnswerJudgeOptions, open_scorer
-from trailforge.filters.base import first_rejection
 from trailforge.filters.episodes import (
     EpisodeFilterConfig,
     count_idle_searches,
@@ -34,11 +34,19 @@ from trailforge.generators.document_bundles.episode_rows import (
 )
 from trailforge.generators.document_bundles.search_thoughts import PlanThoughtConfig
 from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
-from trailforge.pipelines.engine.model_stage import RunContext
-from trailforge.protocols import R_SEARCH, Grammar, nl_dag, r_search
-from trailforge.protocols.base import one_line
-from trailforge.protocols.episodes import end_turn, sampling_of_turn, turn_text
-from trailforge.protocols.turns import Observation, Turn
+from trailforge.pipelines.engine import RunContext
+from trailforge.protocols import (
+    R_SEARCH,
+    Grammar,
+    Observation,
+    Turn,
+    end_turn,
+    nl_dag,
+    one_line,
+    r_search,
+    sampling_of_turn,
+    turn_text,
+)
 from trailforge.retrieval import Tools
 from trailforge.schemas import (
     AnswerScoredBy,
@@ -49,8 +57,8 @@ from trailforge.schemas import (
     SourceKind,
     ThoughtSource,
     Verdict,
+    count_conversation,
 )
-from trailforge.schemas.text import count_conversation
 
 _TOKENS_PER_WORD = 1.4
 """Of English, about."""

@@ -9,18 +9,11 @@ from trailforge.generators.document_bundles.drafts import shown_text
 from trailforge.generators.document_bundles.search_thoughts import PROMPT, PROMPTS
 from trailforge.generators.document_bundles.write import MEND, REVIEW
 from trailforge.inference.judge import default_rubric
-from trailforge.pipelines.estimate import (
-    Estimate,
-    StageEstimate,
-    count_tokens,
-    mean_tokens,
-    sample_valid,
-    stage_estimate,
-)
-from trailforge.pipelines.runs.intake import RunInputs
-from trailforge.pipelines.sources.documents import read_documents
+from trailforge.pipelines import Estimate, StageEstimate, mean_tokens, sample_valid, stage_estimate
+from trailforge.pipelines.runs import RunInputs
+from trailforge.pipelines.sources import read_documents
 from trailforge.protocols import R_SEARCH
-from trailforge.schemas import SourceDocument
+from trailforge.schemas import SourceDocument, count_tokens
 
 _QUESTION_TOKENS = 80
 """Of a long question with its options."""

@@ -18,9 +18,9 @@ from trailforge.generators.document_bundles.bundling.config import Bundling, Gro
 from trailforge.generators.document_bundles.bundling.measures import cohesion, size_counts
 from trailforge.generators.document_bundles.bundling.recipe import umap
 from trailforge.generators.document_bundles.bundling.units import without_source
-from trailforge.pipelines.cards.plots import DARK, GOOD, GREY, bars, figure_of, png_of, remove_frame
-from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.show.parts import Map, MapPoint, Note, Parts
+from trailforge.pipelines.cards import DARK, GOOD, GREY, bars, figure_of, png_of, remove_frame
+from trailforge.pipelines.runs import OpenRun
+from trailforge.pipelines.show import Map, MapPoint, Note, Parts
 from trailforge.retrieval.threads import one_thread
 from trailforge.schemas import Bundle
 

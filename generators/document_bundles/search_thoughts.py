@@ -12,14 +12,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from trailforge.inference import Reply, Sampling
-from trailforge.inference.asker import Asker, fill
-from trailforge.inference.prompts import Prompts
-from trailforge.protocols.base import one_line
+from trailforge.inference import Asker, Prompts, Reply, Sampling, fill
+from trailforge.protocols import one_line
 from trailforge.protocols.nl_dag import SearchPlan, levels, render
 from trailforge.retrieval.english import DATE
-from trailforge.schemas import BundleQuestion, PlanNode, ThoughtSource
-from trailforge.schemas.errors import check_least
+from trailforge.schemas import BundleQuestion, PlanNode, ThoughtSource, check_least
 
 PROMPTS = Prompts("trailforge.generators.document_bundles", "trailforge.generators")
 POOLS = "search_thoughts"

@@ -18,12 +18,9 @@ from trailforge.generators.document_bundles.bundle_rows import (
     rejections_of,
 )
 from trailforge.generators.document_bundles.maps import document_map
-from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.search.query import quote
-from trailforge.pipelines.show import common
-from trailforge.pipelines.show.common import ORIGINS, head, measured, passages, provenance
-from trailforge.pipelines.show.marks import Marked, cut_out, find_quote, find_shared
-from trailforge.pipelines.show.parts import (
+from trailforge.pipelines.runs import OpenRun
+from trailforge.pipelines.search import quote
+from trailforge.pipelines.show import (
     Chips,
     Code,
     Columns,
@@ -52,8 +49,11 @@ from trailforge.pipelines.show.parts import (
     Tab,
     Tabs,
     Title,
+    common,
     tab,
 )
+from trailforge.pipelines.show.common import ORIGINS, head, measured, passages, provenance
+from trailforge.pipelines.show.marks import Marked, cut_out, find_quote, find_shared
 from trailforge.schemas import (
     Bundle,
     BundleHop,

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from trailforge.filters import scores_of
 from trailforge.filters.answers import AnswerJudgeOptions
-from trailforge.filters.base import scores_of
 from trailforge.filters.bundles import judge_unread, poor_question
 from trailforge.generators.document_bundles.drafts import (
     cut_lists,
@@ -25,10 +25,8 @@ from trailforge.generators.document_bundles.drafts import (
     row_of,
 )
 from trailforge.generators.document_bundles.search_thoughts import PROMPTS, join_phrases
-from trailforge.inference import Meter, Sampling
-from trailforge.inference.asker import fill
-from trailforge.inference.structured import object_schema
-from trailforge.pipelines.engine.model_stage import RunContext
+from trailforge.inference import Meter, Sampling, fill, object_schema
+from trailforge.pipelines.engine import RunContext
 from trailforge.protocols.nl_dag import SearchPlan, levels, validate
 from trailforge.retrieval import SentenceReader
 from trailforge.rewards import choose_options
@@ -39,9 +37,10 @@ from trailforge.schemas import (
     MalformedReply,
     SourceDocument,
     Verdict,
+    check_least,
+    check_plugin,
+    load_plugin,
 )
-from trailforge.schemas.errors import check_least
-from trailforge.schemas.plugins import check_plugin, load_plugin
 
 WRITERS = "trailforge.writers"
 """Group of entry points: functions as `BundleWork`, of a bundle and a context."""

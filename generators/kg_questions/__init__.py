@@ -1,9 +1,22 @@
 """A knowledge graph -> paths that lead to one entity -> questions in words, measured -> those that differ."""
 
+from typing import TYPE_CHECKING
+
+from trailforge.doors import lazy_names
 from trailforge.generators.searched import GRAPH
-from trailforge.pipelines.dataset import DataSet, RunOption, Stage, Table
+from trailforge.pipelines import DataSet, RunOption, Stage, Table
 from trailforge.protocols import KG_SEARCH
 from trailforge.schemas import FactChain, KgQuestion
+
+if TYPE_CHECKING:
+    from trailforge.generators.kg_questions.worlds import make_world as make_world
+    from trailforge.generators.kg_questions.worlds.config import WorldConfig as WorldConfig
+    from trailforge.generators.kg_questions.worlds.pages import PageWorldConfig as PageWorldConfig
+    from trailforge.generators.kg_questions.worlds.pages import make_page_world as make_page_world
+    from trailforge.generators.kg_questions.worlds.searches import describe as describe
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
+
 
 NAME = "kg_questions"
 WRITE, FILTER = "write", "filter"

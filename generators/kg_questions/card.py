@@ -11,9 +11,8 @@ from trailforge.generators.kg_questions import DATASET, NAME
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.paths.config import share_out
 from trailforge.generators.kg_questions.paths.shortage import REFUSALS
-from trailforge.pipelines.cards.card import limits, origin_lines, rows_of, short, write_card
-from trailforge.pipelines.cards.licences import of_graph, plain
-from trailforge.pipelines.runs.intake import Settings, run_configuration
+from trailforge.pipelines.cards import limits, of_graph, origin_lines, plain, rows_of, short, write_card
+from trailforge.pipelines.runs import Settings, run_configuration
 from trailforge.schemas import Count, FactChain, KgQuestion, Manifest, read_rows
 
 _DATA_TABLES = (NAME, "candidates", "rejected")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from trailforge.filters.kg.questions import judge_unasked, names_of
+from trailforge.filters.kg import judge_unasked, names_of
 from trailforge.generators import selecting
 from trailforge.generators.kg_questions import FILTER, WRITE
 from trailforge.generators.kg_questions import select as selection
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.generate import made_of, seal
-from trailforge.pipelines.runs.intake import INPUTS
-from trailforge.pipelines.runs.verify import RowChecks
+from trailforge.pipelines import INPUTS
+from trailforge.pipelines.runs import RowChecks
 from trailforge.schemas import FactChain, InvalidInput, KgQuestion, RejectedRow, from_payload
 
 

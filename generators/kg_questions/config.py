@@ -6,13 +6,11 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Literal
 
-from trailforge.filters.kg.questions import KgQuestionFilterConfig
+from trailforge.filters.kg import KgQuestionFilterConfig
 from trailforge.generators.kg_questions.generate import KgWriterConfig
 from trailforge.generators.kg_questions.paths.config import KgPathConfig
-from trailforge.pipelines.runs.config import GraphRunConfig, RunConfig
-from trailforge.pipelines.runs.intake import RunInputs
-from trailforge.schemas import FactChain, InvalidInput, KgQuestion
-from trailforge.schemas.errors import check_least
+from trailforge.pipelines.runs import GraphRunConfig, RunConfig, RunInputs
+from trailforge.schemas import FactChain, InvalidInput, KgQuestion, check_least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,10 @@ from trailforge.generators.kg_questions.generate import writer_prompt
 from trailforge.generators.kg_questions.paths.sampling import PathSampler
 from trailforge.generators.kg_questions.paths.shortage import check_any
 from trailforge.generators.kg_questions.wording import PROMPTS
-from trailforge.pipelines.estimate import Estimate, count_tokens, mean_tokens, stage_estimate
-from trailforge.pipelines.runs.intake import RunInputs
+from trailforge.pipelines import Estimate, mean_tokens, stage_estimate
+from trailforge.pipelines.runs import RunInputs
 from trailforge.retrieval.kg import KgStore
+from trailforge.schemas import count_tokens
 
 _PATHS = 50
 """Sampled, to see how long their prompts are."""

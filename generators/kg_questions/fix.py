@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trailforge.filters.kg.questions import ASKED, judge_unasked
+from trailforge.filters.kg import ASKED, judge_unasked
 from trailforge.generators.fixes import check_aliases, check_verdicts, remeasure
 from trailforge.schemas import InvalidInput, KgQuestion
 

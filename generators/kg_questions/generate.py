@@ -13,14 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from trailforge.filters.base import scores_of
-from trailforge.filters.kg.questions import Objections
+from trailforge.filters import scores_of
+from trailforge.filters.kg import Objections
 from trailforge.generators.kg_questions.wording import PERSON, PROMPTS, RELATIONS, UNKNOWN, Wording, compose, phrase_of
-from trailforge.inference import Meter, Sampling
-from trailforge.inference.asker import Style, fill
-from trailforge.inference.structured import object_schema
-from trailforge.pipelines.engine.model_stage import RunContext
-from trailforge.rewards.answers import read_short_answer
+from trailforge.inference import Meter, Sampling, Style, fill, object_schema
+from trailforge.pipelines.engine import RunContext
+from trailforge.rewards import read_short_answer
 from trailforge.schemas import FactChain, Hop, KgFact, KgNode, KgQuestion, Verdict
 
 _READ_PROMPTS: dict[Style, str] = {"chat": "closed_book", "completion": "embedded_closed_book"}

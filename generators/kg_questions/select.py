@@ -6,13 +6,12 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 
-from trailforge.filters.base import scores_of
-from trailforge.filters.kg.questions import AcceptedQuestions, duplicate_question
+from trailforge.filters import scores_of
+from trailforge.filters.kg import AcceptedQuestions, duplicate_question
 from trailforge.generators.kg_questions import NAME as TABLE
 from trailforge.generators.selecting import finish_selection, read_candidates, write_parts
-from trailforge.pipelines.dataset import StageRun
-from trailforge.pipelines.engine.files import write_text
-from trailforge.pipelines.engine.shards import file_entry, missing_shards
+from trailforge.pipelines import StageRun
+from trailforge.pipelines.engine import file_entry, missing_shards, write_text
 from trailforge.schemas import KgQuestion, Question, Verdict, to_dict
 
 JSONL = "questions.jsonl"

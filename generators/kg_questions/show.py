@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.show.common import measured
-from trailforge.pipelines.show.parts import (
+from trailforge.pipelines.runs import OpenRun
+from trailforge.pipelines.show import (
     Chips,
     Columns,
     DataTable,
@@ -20,6 +19,7 @@ from trailforge.pipelines.show.parts import (
     StyledText,
     Title,
 )
+from trailforge.pipelines.show.common import measured
 from trailforge.schemas import FactChain, KgFact, KgNode, KgQuestion, KgShape
 
 MEANINGS = {

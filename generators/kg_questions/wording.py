@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trailforge.inference.prompts import Prompts
+from trailforge.inference import Prompts
 from trailforge.retrieval.english import PARTICIPLES, PREPOSITIONS, is_finite
 from trailforge.schemas import FactChain, KgFact, KgNode
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from trailforge.filters import first_rejection
-from trailforge.filters.kg.questions import judge_question
+from trailforge.filters.kg import judge_question
 from trailforge.generators import selecting
 from trailforge.generators.kg_questions import FILTER, NAME, WRITE
 from trailforge.generators.kg_questions import select as selection
@@ -23,18 +23,13 @@ from trailforge.generators.kg_questions.paths.sampling import PathSampler
 from trailforge.generators.kg_questions.paths.shortage import check_any, describe_shortage
 from trailforge.generators.kg_questions.wording import compose
 from trailforge.inference import ModelClient
-from trailforge.pipelines.dataset import StageRun
-from trailforge.pipelines.demand import Demand, Traits, relation_of, tell_shortage
-from trailforge.pipelines.engine.files import what_is_wrong
-from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
-from trailforge.pipelines.engine.shards import ItemResult, Receipt, Shard
-from trailforge.pipelines.runs.accounting import stage
-from trailforge.pipelines.runs.intake import RunInputs, Settings, read_settings, take_in_rows
-from trailforge.pipelines.runs.stages import digest_of
+from trailforge.pipelines import Demand, StageRun, Traits, relation_of, tell_shortage
+from trailforge.pipelines.engine import ItemResult, ModelStage, ModelWork, Receipt, Shard, rejected_row, what_is_wrong
+from trailforge.pipelines.runs import RunInputs, Settings, digest_of, read_settings, stage
+from trailforge.pipelines.sources import take_in_rows
+from trailforge.retrieval.kg import MANIFEST as STORE_MANIFEST
 from trailforge.retrieval.kg import KgStore
-from trailforge.retrieval.kg.layout import MANIFEST as STORE_MANIFEST
-from trailforge.schemas import Count, FactChain, KgQuestion, RejectedRow, to_dict
-from trailforge.schemas.errors import NOTICE
+from trailforge.schemas import NOTICE, Count, FactChain, KgQuestion, RejectedRow, to_dict
 
 _LOG = logging.getLogger(__name__)
 _SPARE = 10

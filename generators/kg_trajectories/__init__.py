@@ -1,9 +1,20 @@
 """Questions and a knowledge graph -> annotated search episodes, pairs of them and SFT rows (DynaSearcher)."""
 
+from typing import TYPE_CHECKING
+
+from trailforge.doors import lazy_names
 from trailforge.generators.searched import GRAPH, KG_FILTER, QUESTION_HINTS, SEARCHED
-from trailforge.pipelines.dataset import DataSet, Stage, Table
+from trailforge.pipelines import DataSet, Stage, Table
 from trailforge.protocols import KG_SEARCH
 from trailforge.schemas import ContrastivePair, KgTrajectory, Question, SftRow
+
+if TYPE_CHECKING:
+    from trailforge.generators.kg_trajectories.reading import Reading as Reading
+    from trailforge.generators.kg_trajectories.reading import SearchTool as SearchTool
+    from trailforge.generators.kg_trajectories.reading import clean_answer as clean_answer
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
+
 
 NAME = "kg_trajectories"
 SEARCH, EPISODE, FILTER = "search", "episode", "filter"

@@ -16,10 +16,23 @@ from trailforge.generators.answer_reading import limit_of
 from trailforge.generators.kg_trajectories import DATASET, NAME
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.kg_trajectories.selection import NO_CONTRAST, rests_on_form
-from trailforge.pipelines.cards.card import limits, origin_lines, pair_example, rows_of, turn, write_card
-from trailforge.pipelines.cards.licences import of_graph, of_questions, over_corpus
-from trailforge.pipelines.cards.plots import BAD, GOOD, figure_of, png_of, write_figure
-from trailforge.pipelines.runs.intake import Settings, run_configuration
+from trailforge.pipelines.cards import (
+    BAD,
+    GOOD,
+    figure_of,
+    limits,
+    of_graph,
+    of_questions,
+    origin_lines,
+    over_corpus,
+    pair_example,
+    png_of,
+    rows_of,
+    turn,
+    write_card,
+    write_figure,
+)
+from trailforge.pipelines.runs import Settings, run_configuration
 from trailforge.schemas import ContrastivePair, KgReward, KgTrajectory, Manifest, RejectedRow, from_dict, to_dict
 
 REWARDS = "plots/rewards.png"

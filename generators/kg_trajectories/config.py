@@ -10,24 +10,16 @@ from typing import Any, ClassVar, Literal
 from trailforge.generators.answer_reading import PROMPT, AnswerCheck
 from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig
 from trailforge.generators.searched import filter_given, search_given
+from trailforge.inference import Prompts
 from trailforge.inference.judge import JudgeOptions
-from trailforge.inference.prompts import Prompts
-from trailforge.pipelines.engine.model_stage import RunContext
-from trailforge.pipelines.runs.config import GraphRunConfig
-from trailforge.pipelines.runs.intake import RunInputs
-from trailforge.protocols import KG_SEARCH
-from trailforge.protocols.episodes import EpisodeConfig
-from trailforge.protocols.grammar import Grammar
-from trailforge.protocols.kg_search import with_turns
+from trailforge.pipelines.engine import RunContext
+from trailforge.pipelines.runs import GraphRunConfig, RunInputs
+from trailforge.protocols import KG_SEARCH, EpisodeConfig, Grammar, with_turns
 from trailforge.protocols.result_filters import DocumentFilter, KgFilter, filter_prompts
-from trailforge.retrieval import Retrieval, RetrievalConfig
+from trailforge.retrieval import Retrieval, RetrievalConfig, with_hash
 from trailforge.retrieval.kg import KgStore, KgToolConfig
-from trailforge.retrieval.scope import with_hash
-from trailforge.rewards import DynaSearcherConstants
-from trailforge.rewards.dynasearcher import DEFAULT, PAPER
-from trailforge.schemas import ContrastivePair, InvalidInput, KgTrajectory, SftRow, to_dict
-from trailforge.schemas.errors import check_least
-from trailforge.schemas.plugins import check_plugin
+from trailforge.rewards.dynasearcher import DEFAULT, PAPER, DynaSearcherConstants
+from trailforge.schemas import ContrastivePair, InvalidInput, KgTrajectory, SftRow, check_least, check_plugin, to_dict
 
 Reader = Literal["passages", "sentences"]
 SelfCheck = Literal["off", "reading", "absent"]

@@ -8,18 +8,17 @@ from trailforge.generators.answer_reading import PURPOSE, most_facts
 from trailforge.generators.kg_trajectories.config import PROMPTS, KgGeneratorConfig, KgRunConfig
 from trailforge.inference import Prices
 from trailforge.inference.judge import default_rubric
-from trailforge.pipelines.estimate import (
+from trailforge.pipelines import (
     Estimate,
     StageEstimate,
-    count_tokens,
     mean_tokens,
     sample_questions,
     stage_estimate,
     tokens_of_passages,
 )
-from trailforge.pipelines.runs.intake import RunInputs
+from trailforge.pipelines.runs import RunInputs
 from trailforge.protocols import KG_SEARCH
-from trailforge.schemas import Question
+from trailforge.schemas import Question, count_tokens
 
 _CHOICE_TOKENS = 48
 _CHOICE_PROMPT_TOKENS = 250

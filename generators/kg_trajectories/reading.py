@@ -15,17 +15,15 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trailforge.filters.facts import SoughtFact, is_plainly_stated
-from trailforge.filters.kg.episodes import facts_to_read, read_by
+from trailforge.filters import SoughtFact, is_plainly_stated
+from trailforge.filters.kg import facts_to_read, read_by
 from trailforge.generators.answer_reading import PURPOSE, read_facts, read_passages
 from trailforge.generators.kg_trajectories.config import PROMPTS, KgContext
-from trailforge.inference import Meter, Sampling
-from trailforge.inference.asker import Asker
-from trailforge.mcts.plan import ask_relation
-from trailforge.protocols.base import one_line
+from trailforge.inference import Asker, Meter, Sampling
+from trailforge.mcts import ask_relation
+from trailforge.protocols import Observation, Search, one_line
 from trailforge.protocols.environment import Environment, GraphFound
 from trailforge.protocols.result_filters import ResultFilter
-from trailforge.protocols.turns import Observation, Search
 from trailforge.retrieval import LazyRetriever
 from trailforge.retrieval.kg import KgResult, KgStore, KgTool, match_entity
 from trailforge.rewards import is_abstention, mentions, normalize_answer, other_names, same_answer

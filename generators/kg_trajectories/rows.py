@@ -7,28 +7,27 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from trailforge.filters.kg.episodes import is_titled
+from trailforge.filters.kg import is_titled
 from trailforge.generators.kg_trajectories.config import KgContext, KgGeneratorConfig
 from trailforge.generators.kg_trajectories.selection import truth_of
 from trailforge.generators.sft_rows import whole_conversation
-from trailforge.protocols import KG_SEARCH
+from trailforge.protocols import KG_SEARCH, EpisodeRun, Observation, Search, ToScore, find_right_by
 from trailforge.protocols.environment import labels
-from trailforge.protocols.episodes import EpisodeRun
-from trailforge.protocols.transcripts import ToScore, find_right_by
-from trailforge.protocols.turns import Observation, Search
 from trailforge.retrieval.kg import KgStore
-from trailforge.rewards import (
-    DynaSearcherConstants,
-    dynasearcher_reward,
-    is_never_quoted,
-    mcts_reward,
-    normalize_answer,
-    r_recall,
-    score_by_target,
-)
+from trailforge.rewards import is_never_quoted, mcts_reward, normalize_answer, score_by_target
+from trailforge.rewards.dynasearcher import DynaSearcherConstants, dynasearcher_reward, r_recall
 from trailforge.rewards.reading import date_of, fold, name_key, nations
-from trailforge.schemas import KgReward, KgStep, KgTrajectory, MalformedReply, Message, Question, SftRow, SoughtDocument
-from trailforge.schemas.text import count_conversation
+from trailforge.schemas import (
+    KgReward,
+    KgStep,
+    KgTrajectory,
+    MalformedReply,
+    Message,
+    Question,
+    SftRow,
+    SoughtDocument,
+    count_conversation,
+)
 
 _LETTERS = 3
 """The fewest of a graph's name that is taken for a right answer."""

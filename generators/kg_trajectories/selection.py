@@ -16,37 +16,32 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from trailforge.filters import first_rejection
-from trailforge.filters.kg.episodes import (
+from trailforge.filters import DOUBTFUL, first_rejection
+from trailforge.filters.kg import (
     KgEpisodeFilterConfig,
     count_guesses,
     duplicate_episode,
     early_turns,
     facts_to_read,
-    judge_kg_episode,
-    leaking_turns,
-    shows,
-    unfitting_steps,
-    ungrounded_answer,
-    wrong_steps,
-)
-from trailforge.filters.kg.searches import (
     first_used,
     gold_titles,
+    judge_kg_episode,
+    leaking_turns,
     named_in,
     redundant_steps,
     request_of,
     results_of,
+    shows,
     texts_of,
+    unfitting_steps,
+    ungrounded_answer,
     way_of,
+    wrong_steps,
 )
-from trailforge.filters.questions import DOUBTFUL
-from trailforge.filters.ways.ranking import rank_way
-from trailforge.filters.ways.twins import ask_about_the_same
+from trailforge.filters.ways import ask_about_the_same, rank_way
 from trailforge.generators.pairs import best_pair, common_prefix, distinct_pairs, make_pair
-from trailforge.pipelines.life import Chosen
-from trailforge.protocols import KG_SEARCH
-from trailforge.protocols.transcripts import make_truth, read_transcript
+from trailforge.pipelines import Chosen
+from trailforge.protocols import KG_SEARCH, make_truth, read_transcript
 from trailforge.rewards import is_near_miss, is_never_quoted, mcts_reward, mentions, normalize_answer
 from trailforge.rewards.episode import Episode, is_stated, knows_that_unknown
 from trailforge.schemas import ContrastivePair, GroundTruth, KgStep, KgTrajectory, Verdict

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import get_args
 
-from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.show.common import QUESTIONS, SFT, contrast, find_side, provenance
-from trailforge.pipelines.show.marks import find_quote
-from trailforge.pipelines.show.parts import (
+from trailforge.pipelines.runs import OpenRun
+from trailforge.pipelines.show import (
     Chips,
     Columns,
     Conversation,
@@ -36,9 +34,10 @@ from trailforge.pipelines.show.parts import (
     Title,
     tab,
 )
+from trailforge.pipelines.show.common import QUESTIONS, SFT, contrast, find_side, provenance
+from trailforge.pipelines.show.marks import find_quote
 from trailforge.rewards import normalize_answer
-from trailforge.schemas import ContrastivePair, KgStep, KgTrajectory, KgTriple
-from trailforge.schemas.rollout import Origin
+from trailforge.schemas import ContrastivePair, KgStep, KgTrajectory, KgTriple, Origin
 
 _REWARD = {
     "total": "what the episode is paid: r_acc + r_gain",

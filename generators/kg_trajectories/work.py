@@ -13,8 +13,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
-from trailforge.filters.kg.episodes import facts_to_read
-from trailforge.filters.questions import answer_in_question
+from trailforge.filters import answer_in_question
+from trailforge.filters.kg import facts_to_read
 from trailforge.generators.answer_reading import choose_read
 from trailforge.generators.kg_trajectories import EPISODE, FILTER, NAME, SEARCH
 from trailforge.generators.kg_trajectories.config import (
@@ -35,14 +35,12 @@ from trailforge.generators.kg_trajectories.rows import (
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, is_well_searched, select, unread_rows
 from trailforge.generators.searched import count_support, unlike_named
 from trailforge.generators.sft_rows import without_answer
-from trailforge.inference import Meter, ModelClient
-from trailforge.inference.asker import Asker
+from trailforge.inference import Asker, Meter, ModelClient
 from trailforge.inference.judge import Judged, grade
-from trailforge.pipelines.engine.model_stage import ModelWork
-from trailforge.pipelines.life import Chosen, Draws, Life, draw_all
-from trailforge.pipelines.runs.verify import RowChecks
-from trailforge.protocols.episodes import EpisodeRun, run_episode
-from trailforge.protocols.turns import Observation, Search
+from trailforge.pipelines import Chosen, Draws, Life, draw_all
+from trailforge.pipelines.engine import ModelWork
+from trailforge.pipelines.runs import RowChecks
+from trailforge.protocols import EpisodeRun, Observation, Search, run_episode
 from trailforge.retrieval import open_retrieval
 from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import is_near_miss, mcts_reward
@@ -54,8 +52,8 @@ from trailforge.schemas import (
     Question,
     RejectedRow,
     SftRow,
+    load_plugin,
 )
-from trailforge.schemas.plugins import load_plugin
 
 
 def open_context(work: ModelWork, client: ModelClient) -> KgContext:

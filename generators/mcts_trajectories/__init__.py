@@ -1,7 +1,7 @@
 """Questions -> search trees -> trajectories and SFT rows (MSearcher)."""
 
 from trailforge.generators.searched import QUESTION_HINTS, SEARCHED
-from trailforge.pipelines.dataset import DataSet, Stage, Table
+from trailforge.pipelines import DataSet, Stage, Table
 from trailforge.protocols import REACT
 from trailforge.schemas import Question, SearchTree, SftRow, Trajectory
 

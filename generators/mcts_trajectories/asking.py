@@ -10,17 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trailforge.filters.base import mentions_any
-from trailforge.filters.gold_hops import golds_of_hops
-from trailforge.filters.questions import can_be_asked, garbled_places, searched_texts
-from trailforge.filters.thoughts import find_unseen_names
+from trailforge.filters import (
+    can_be_asked,
+    find_unseen_names,
+    garbled_places,
+    golds_of_hops,
+    mentions_any,
+    searched_texts,
+)
 from trailforge.generators.mcts_trajectories.generate import Context, asker_for
 from trailforge.generators.mcts_trajectories.telling.story import PROMPTS
-from trailforge.inference import Meter, Sampling
-from trailforge.inference.asker import Asker, fill
-from trailforge.inference.structured import list_schema, object_schema
-from trailforge.mcts.plan import gold_plan, plan_problem, references
-from trailforge.mcts.policy import PolicyConfig
+from trailforge.inference import Asker, Meter, Sampling, fill, list_schema, object_schema
+from trailforge.mcts import PolicyConfig, gold_plan, plan_problem, references
 from trailforge.schemas import MalformedReply, Plan, Question, Verdict
 
 PURPOSE = "word"

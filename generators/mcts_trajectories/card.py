@@ -10,9 +10,8 @@ from pathlib import Path
 
 from trailforge.generators.mcts_trajectories import DATASET, NAME
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.pipelines.cards.card import limits, origin_lines, rows_of, turn, write_card
-from trailforge.pipelines.cards.licences import of_questions, over_corpus
-from trailforge.pipelines.runs.intake import Settings, run_configuration
+from trailforge.pipelines.cards import limits, of_questions, origin_lines, over_corpus, rows_of, turn, write_card
+from trailforge.pipelines.runs import Settings, run_configuration
 from trailforge.schemas import Manifest, RejectedRow, SearchTree, Trajectory
 
 _DATA_TABLES = (NAME, "sft", "trees", "rejected")

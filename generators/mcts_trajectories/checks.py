@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from trailforge.filters.questions import can_be_asked
-from trailforge.filters.thoughts import unfounded_thoughts
+from trailforge.filters import can_be_asked, unfounded_thoughts
 from trailforge.generators.mcts_trajectories import NAME
 from trailforge.generators.mcts_trajectories.choice import CAP, over_cap
 from trailforge.generators.mcts_trajectories.telling.doubts import DOUBTS
 from trailforge.generators.mcts_trajectories.telling.spans import span_problem
 from trailforge.generators.mcts_trajectories.telling.story import mismatch, rereads, story_of
-from trailforge.pipelines.life import Chosen
-from trailforge.pipelines.runs.verify import RowChecks
+from trailforge.pipelines import Chosen
+from trailforge.pipelines.runs import RowChecks
 from trailforge.rewards import mcts_reward
 from trailforge.schemas import Question, SearchTree, Trajectory
 

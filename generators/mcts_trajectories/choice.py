@@ -6,15 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
-from trailforge.filters.trajectories import too_long
+from trailforge.filters import FilterConfig, first_rejection, judge_trajectory, too_long
 from trailforge.generators.mcts_trajectories.generate import Context, asker_for
 from trailforge.generators.mcts_trajectories.telling.doubts import Doubt, doubtful
 from trailforge.generators.mcts_trajectories.telling.story import PROMPTS, story_of
 from trailforge.generators.mcts_trajectories.telling.thoughts import write_thoughts
 from trailforge.inference import Meter
-from trailforge.mcts.reflection import ReflectionConfig
-from trailforge.pipelines.life import Chosen
+from trailforge.mcts import ReflectionConfig
+from trailforge.pipelines import Chosen
 from trailforge.schemas import Question, Trajectory, Verdict
 
 CAP = "cap"

@@ -10,12 +10,9 @@ from typing import Any, Literal
 from trailforge.filters import FilterConfig
 from trailforge.generators.mcts_trajectories.generate import GeneratorConfig
 from trailforge.generators.searched import search_given
-from trailforge.pipelines.runs.config import OutputConfig, RunConfig
-from trailforge.pipelines.runs.intake import RunInputs
-from trailforge.retrieval import RetrievalConfig
-from trailforge.retrieval.scope import with_hash
-from trailforge.schemas import InvalidInput, SearchTree, SftRow, Trajectory
-from trailforge.schemas.errors import NOTICE
+from trailforge.pipelines.runs import OutputConfig, RunConfig, RunInputs
+from trailforge.retrieval import RetrievalConfig, with_hash
+from trailforge.schemas import NOTICE, InvalidInput, SearchTree, SftRow, Trajectory
 
 _LOG = logging.getLogger(__name__)
 

@@ -27,10 +27,9 @@ from trailforge.generators.mcts_trajectories.rehearsal.counted import (
 from trailforge.generators.mcts_trajectories.rehearsal.world import ChainModel, Engines, make_question
 from trailforge.generators.mcts_trajectories.telling.thoughts import PURPOSE
 from trailforge.inference import Prices, Reply, Request, Usage
-from trailforge.pipelines.estimate import Estimate, StageEstimate, count_tokens, sample_questions, tokens_of_passages
-from trailforge.pipelines.runs.config import EMBEDDED
-from trailforge.pipelines.runs.intake import RunInputs
-from trailforge.schemas import Question, Trajectory
+from trailforge.pipelines import Estimate, StageEstimate, sample_questions, tokens_of_passages
+from trailforge.pipelines.runs import EMBEDDED, RunInputs
+from trailforge.schemas import Question, Trajectory, count_tokens
 
 STAGES = (WORD, "judge", "split", "choose", "rephrase", "answer", "grade", PURPOSE)
 """Purposes of calls, in the order in which a search makes them."""

@@ -10,20 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from trailforge.filters import trajectories
+from trailforge.filters import answer_leaked, malformed_tags, wrong_answer
 from trailforge.generators.fixes import check_aliases, check_verdicts
 from trailforge.generators.mcts_trajectories.telling.spans import moved_spans, span_problem
 from trailforge.generators.mcts_trajectories.telling.story import mismatch, thought_in, with_answer
 from trailforge.protocols import REACT
 from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer, score_by_target
-from trailforge.schemas import InvalidInput, Trajectory
-from trailforge.schemas.text import count_conversation
+from trailforge.schemas import InvalidInput, Trajectory, count_conversation
 
 
 def refit(row: Trajectory, old: Trajectory) -> Trajectory:
     """The row with the question in its first turn, the final answer in its last one, its spans, rewards and length."""
     row = _with_turns(row, old)
-    check_verdicts(trajectories.malformed_tags(row))
+    check_verdicts(malformed_tags(row))
     row = _with_golds(row, old)
     row = replace(row, spans=moved_spans(old.spans, old.messages, row.messages))
     if (row.question, row.final_answer, row.answer) != (old.question, old.final_answer, old.answer):
@@ -32,7 +31,7 @@ def refit(row: Trajectory, old: Trajectory) -> Trajectory:
     if problem:
         raise InvalidInput(f"the conversation says otherwise: {problem}", field="messages")
     _check_question(row.question, old.question, (row.answer, *row.answer_aliases))
-    check_verdicts(trajectories.wrong_answer(row), trajectories.answer_leaked(row))
+    check_verdicts(wrong_answer(row), answer_leaked(row))
     is_judged_right = row.judge_score is not None and old.reward.total > 0
     reward = score_by_target(row.final_answer, (row.answer, *row.answer_aliases), judged_right=is_judged_right)
     tokens = count_conversation(row.messages)

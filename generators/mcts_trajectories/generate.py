@@ -9,29 +9,34 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trailforge.filters.gold_hops import follows_gold, misses_own_hop, own_hop
-from trailforge.filters.grounding import is_grounded, supports
+from trailforge.filters import follows_gold, is_grounded, misses_own_hop, own_hop, supports
 from trailforge.generators.mcts_trajectories.telling.story import PROMPTS, ReasoningRows, Story, narrate, read_on
 from trailforge.generators.mcts_trajectories.telling.thoughts import ThoughtsConfig
-from trailforge.inference import Meter
-from trailforge.inference.asker import Asker
+from trailforge.inference import Asker, Meter
 from trailforge.inference.judge import Judged, JudgeOptions, grade
-from trailforge.mcts.contrasts import Fault
-from trailforge.mcts.inputs import CallBounds, SearchConfig
-from trailforge.mcts.policy import PolicyConfig, PolicyPrompts, open_policy
-from trailforge.mcts.reflection import (
+from trailforge.mcts import (
+    CallBounds,
+    Fault,
+    PlanRunner,
+    PolicyConfig,
+    PolicyPrompts,
+    Reader,
     Reflection,
     ReflectionConfig,
+    RolloutConfig,
+    RolloutPrompts,
+    SearchConfig,
     correct_rollouts,
     is_provoked,
     leaf_rollouts,
     mended_steps,
+    open_policy,
+    read_passages,
     reflections,
 )
-from trailforge.mcts.rollout import PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
 from trailforge.mcts.search import search
-from trailforge.pipelines.engine.model_stage import RunContext
-from trailforge.pipelines.life import Chosen
+from trailforge.pipelines import Chosen
+from trailforge.pipelines.engine import RunContext
 from trailforge.retrieval import LazyRetriever, Retrieval
 from trailforge.rewards import mentions, same_answer, score_by_target
 from trailforge.schemas import (
@@ -40,9 +45,9 @@ from trailforge.schemas import (
     SearchTree,
     Step,
     Trajectory,
+    count_conversation,
     to_dict,
 )
-from trailforge.schemas.text import count_conversation
 
 _WORDS_PER_HOP = 7
 

@@ -8,20 +8,8 @@ from functools import partial
 
 from trailforge.generators.mcts_trajectories.show_mended import mended
 from trailforge.generators.mcts_trajectories.telling.story import told_story
-from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.show.common import (
-    ORIGINS,
-    QUESTIONS,
-    SFT,
-    head,
-    kind_chips,
-    passages,
-    reward,
-    sft_row,
-    size_chips,
-)
-from trailforge.pipelines.show.marks import Marked
-from trailforge.pipelines.show.parts import (
+from trailforge.pipelines.runs import OpenRun
+from trailforge.pipelines.show import (
     Chips,
     Columns,
     Conversation,
@@ -43,6 +31,18 @@ from trailforge.pipelines.show.parts import (
     TreePath,
     tab,
 )
+from trailforge.pipelines.show.common import (
+    ORIGINS,
+    QUESTIONS,
+    SFT,
+    head,
+    kind_chips,
+    passages,
+    reward,
+    sft_row,
+    size_chips,
+)
+from trailforge.pipelines.show.marks import Marked
 from trailforge.rewards import same_answer
 from trailforge.schemas import Node, Rollout, SearchTree, SftRow, Step, StepPair, Trajectory
 

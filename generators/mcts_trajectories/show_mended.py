@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal
 
-from trailforge.mcts.reflection import holds_answer
+from trailforge.mcts import holds_answer
+from trailforge.pipelines.show import Grid, GridRow, Line, Note, Parts, StyledText
 from trailforge.pipelines.show.common import passages
 from trailforge.pipelines.show.marks import Marked
-from trailforge.pipelines.show.parts import Grid, GridRow, Line, Note, Parts, StyledText
 from trailforge.rewards import mentions, normalize_answer, same_answer
 from trailforge.schemas import ErrorType, SearchTree, Step, StepPair, Trajectory
 

@@ -18,10 +18,9 @@ from trailforge.generators.mcts_trajectories.generate import Context, expected_h
 from trailforge.generators.mcts_trajectories.telling.story import sft_row
 from trailforge.generators.searched import count_support
 from trailforge.inference import Meter, ModelClient
-from trailforge.pipelines.engine.model_stage import ModelWork
-from trailforge.pipelines.life import Chosen, Draws, Life
-from trailforge.pipelines.runs.config import ScheduleConfig
-from trailforge.pipelines.runs.intake import Settings, read_settings
+from trailforge.pipelines import Chosen, Draws, Life
+from trailforge.pipelines.engine import ModelWork
+from trailforge.pipelines.runs import ScheduleConfig, Settings, read_settings
 from trailforge.retrieval import open_retrieval
 from trailforge.schemas import Question, SearchTree, SftRow, Trajectory, Verdict, read_rows
 

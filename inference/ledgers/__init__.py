@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
+from trailforge.doors import lazy_names
 from trailforge.inference.ledgers.postgres import PostgresLedger
 from trailforge.inference.ledgers.sqlite import Ledger, SqliteLedger
 from trailforge.schemas import InvalidInput
+
+if TYPE_CHECKING:
+    from trailforge.inference.ledgers.postgres import MOST_CONNECTIONS as MOST_CONNECTIONS
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
+
 
 URL_VARIABLE = "TRAILFORGE_LEDGER_URL"
 PASSWORD_VARIABLE = "TRAILFORGE_LEDGER_PASSWORD"

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from trailforge.inference.provider.parameters import find_parameter
-from trailforge.schemas import parse_json
-from trailforge.schemas.text import visible
+from trailforge.schemas import parse_json, visible
 
 Kind = Literal[
     "credit", "key", "too_long", "limited", "overloaded", "failed", "parameter", "model", "address", "moved", "refused"

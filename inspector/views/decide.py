@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from trailforge.curation.decisions import LOG, Merged, Stance, merge, of_run, read_decisions, standing
+from trailforge.curation import LOG, Merged, Stance, merge, of_run, read_decisions, standing
 from trailforge.inspector import deciding as queues
 from trailforge.inspector.deciding import Curation, decide, make_fix
 from trailforge.inspector.showing import describe, product_of, show_of
@@ -21,10 +21,9 @@ from trailforge.inspector.views.fixing import Fixing, show_fix
 from trailforge.inspector.views.overview import show_agreement
 from trailforge.inspector.views.picking import ARRIVED, ROW, TABLE, ask_search, offer_like, search_table
 from trailforge.inspector.visible_text import escape_text, visible
-from trailforge.pipelines.dataset import Place
-from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.search.alike import can_compare
-from trailforge.pipelines.search.query import texts_of
+from trailforge.pipelines import Place
+from trailforge.pipelines.runs import OpenRun
+from trailforge.pipelines.search import can_compare, texts_of
 from trailforge.schemas import Decision, InvalidInput, TrailforgeError
 
 REASONS = (

@@ -15,7 +15,7 @@ from typing import Any
 
 import streamlit as st
 
-from trailforge.pipelines.dataset import Place
+from trailforge.pipelines import Place
 
 REASON_KEYS = ("1", "2", "3", "4", "5")
 _KEYS = {"accept": "a", "next": "j", "previous": "k", "again": "u", "undo": "z", "save": "s"}

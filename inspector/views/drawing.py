@@ -13,8 +13,8 @@ from trailforge.inspector.tree_chart import tree_chart
 from trailforge.inspector.views.html import html_of, is_static, mark_found
 from trailforge.inspector.views.picking import go_to, search_table, show_link
 from trailforge.inspector.visible_text import visible
-from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.show.parts import (
+from trailforge.pipelines.runs import OpenRun
+from trailforge.pipelines.show import (
     Columns,
     DataTable,
     DecideLink,

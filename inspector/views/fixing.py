@@ -15,8 +15,7 @@ from streamlit.delta_generator import DeltaGenerator
 from trailforge.inspector.deciding import parts_of
 from trailforge.inspector.views.desk import Desk, button
 from trailforge.inspector.visible_text import escape_text, mark_spans
-from trailforge.pipelines.curated import value_at
-from trailforge.pipelines.dataset import Place
+from trailforge.pipelines import Place, value_at
 
 STYLE = """
 .change { display: grid; grid-template-columns: 1fr 1fr; column-gap: .8rem; margin: .2rem 0 .5rem; }

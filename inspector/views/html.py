@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trailforge.inspector.visible_text import escape_text, mark_spans
-from trailforge.pipelines.show.marks import Marked, clip, spans
-from trailforge.pipelines.show.parts import (
+from trailforge.pipelines.show import (
     Chips,
     Code,
     Conversation,
@@ -27,6 +26,7 @@ from trailforge.pipelines.show.parts import (
     StyledText,
     Title,
 )
+from trailforge.pipelines.show.marks import Marked, clip, spans
 from trailforge.schemas import FilterScore, Message
 
 _RED, _BLUE, _GREEN, _GREY = "209,69,59", "42,111,219", "46,158,91", "128,128,128"

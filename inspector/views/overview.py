@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from trailforge.curation.agreement import between_people, with_filters
-from trailforge.curation.decisions import Merged, Stance
+from trailforge.curation import Merged, Stance, between_people, with_filters
 from trailforge.inspector import charts
 from trailforge.inspector.showing import describe, kinds_of, product_of, show_of
 from trailforge.inspector.views.drawing import Canvas, draw
 from trailforge.inspector.views.picking import list_rows, pick
 from trailforge.inspector.visible_text import escape_text, visible
-from trailforge.pipelines.runs.finished import OpenRun
-from trailforge.pipelines.search.query import Term
+from trailforge.pipelines.runs import OpenRun
+from trailforge.pipelines.search import Term
 
 _KINDS = ("origin",)
 """Columns of kinds that any table may have."""

@@ -16,12 +16,10 @@ from streamlit.delta_generator import DeltaGenerator
 
 from trailforge.inspector.showing import more_of, ordered
 from trailforge.inspector.visible_text import visible
-from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.runs import OpenRun
 from trailforge.pipelines.runs.table_index import Found
-from trailforge.pipelines.search.alike import can_compare
-from trailforge.pipelines.search.query import HELP, LIKE, Term, add_term, write_search
-from trailforge.pipelines.search.rows import search_on, search_rows
-from trailforge.pipelines.show.parts import ShownTable
+from trailforge.pipelines.search import HELP, LIKE, Term, add_term, can_compare, search_on, search_rows, write_search
+from trailforge.pipelines.show import ShownTable
 from trailforge.schemas import TrailforgeError
 
 TABLE, ROW, SEARCH = "table", "row", "search"

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 from trailforge.inference.packaged import packaged_licence
 from trailforge.pipelines.runs.config import CardConfig
 from trailforge.pipelines.runs.intake import INPUTS
-from trailforge.retrieval import RetrievalConfig
-from trailforge.retrieval.retrievers import WEB
+from trailforge.retrieval import WEB, RetrievalConfig
 
 _PUBLISHED: Mapping[str, str] = MappingProxyType(
     {"musique": "CC BY 4.0", "hotpotqa": "CC BY-SA 4.0", "2wikimultihopqa": "Apache-2.0"}

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trailforge.inference.shared_limits.center import LEASE_S
+from trailforge.inference.shared_limits import LEASE_S
 from trailforge.pipelines.engine.files import output_errors, write_text
 from trailforge.pipelines.engine.progress import FOLDER, is_paying, live_files, read_progress
 from trailforge.schemas import ClusterError

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trailforge.inference import Usage
-from trailforge.inference.shared_limits.center import Center, Limits, Message
-from trailforge.inference.shared_limits.link import LimitsLink
+from trailforge.inference.shared_limits import Center, Limits, LimitsLink, Message
 from trailforge.pipelines.engine.attempts import Patience, Superseded, watching
 from trailforge.pipelines.engine.cluster import connected
 from trailforge.pipelines.engine.runners import telling_line

@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from trailforge.schemas.errors import NOTICE
+from trailforge.schemas import NOTICE
 
 VARIABLE = "TRAILFORGE_LOG_FORMAT"
 TEXT, JSON = "text", "json"

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trailforge.inference import Client, Ledger, Meter, ModelClient, Prices, check_ledger, open_ledger
-from trailforge.inference.asker import Asker, Style
-from trailforge.inference.shared_limits.link import LimitsLink
+from trailforge.inference import Asker, Client, Meter, ModelClient, Prices, Style
+from trailforge.inference.ledgers import Ledger, check_ledger, open_ledger
+from trailforge.inference.shared_limits import LimitsLink
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.config import RunConfig

@@ -24,10 +24,8 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
-from trailforge.inference import ClientConfig, ModelClient, Usage, metering
-from trailforge.inference.budget import usage_of
-from trailforge.inference.shared_limits.link import LimitsLink
-from trailforge.inference.threads import LoopThread, all_or_error
+from trailforge.inference import ClientConfig, LoopThread, ModelClient, Usage, all_or_error, metering, usage_of
+from trailforge.inference.shared_limits import LimitsLink
 from trailforge.pipelines.curated import uid_of
 from trailforge.pipelines.engine.attempts import (
     Patience,

@@ -37,8 +37,7 @@ from trailforge.pipelines.engine import metrics
 from trailforge.pipelines.engine.files import plain_files
 from trailforge.pipelines.engine.log_lines import print_line, shows_bars
 from trailforge.pipelines.engine.shards import SHARD_NAMES, Shard, SupportCount, missing_shards
-from trailforge.schemas import parse_json
-from trailforge.schemas.errors import NOTICE
+from trailforge.schemas import NOTICE, parse_json
 
 FOLDER = "progress"
 _BEGUN = "begun"

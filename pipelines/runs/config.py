@@ -10,13 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from trailforge.inference import Caps, ClientConfig, Prices, check_ledger_url
-from trailforge.inference.client import split_urls
-from trailforge.inference.endpoint import Dialect
-from trailforge.inference.provider.parameters import Parameters
-from trailforge.inference.provider.urls import check_server_url
-from trailforge.inference.thoughts import Reasoning
-from trailforge.inference.vllm.server import VllmConfig
+from trailforge.inference import Caps, ClientConfig, Prices, Reasoning, split_urls
+from trailforge.inference.ledgers import check_ledger_url
+from trailforge.inference.provider import Dialect, Parameters, check_server_url
+from trailforge.inference.vllm import VllmConfig
 from trailforge.pipelines.engine.attempts import Patience
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.schemas import InvalidInput, from_dict, stored_name, to_dict, version_of
@@ -281,8 +278,7 @@ class GraphRunConfig(RunConfig):
 
         Raises `InvalidInput` when there is none, and as `KgStore.open` and `KgStore.check_once`.
         """
-        from trailforge.retrieval.kg import KgStore
-        from trailforge.retrieval.kg.layout import MANIFEST
+        from trailforge.retrieval.kg import MANIFEST, KgStore
 
         folder = str(kg) if kg is not None else self.kg
         if not folder:

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from trailforge.inference.wire import KEY_VARIABLES, api_key, is_sendable, key_variable
+from trailforge.inference.provider import KEY_VARIABLES, api_key, is_sendable, key_variable
 from trailforge.schemas import InvalidInput, TrailforgeError, is_read, missing_package, stored_name, version_of
 
 if TYPE_CHECKING:
     from trailforge.inference import Reply
-    from trailforge.inference.vllm.server import VllmConfig
+    from trailforge.inference.vllm import VllmConfig
     from trailforge.pipelines.runs.config import ModelConfig, RunConfig
 
 EMBEDDED = "embedded"
@@ -126,7 +126,7 @@ def _is_installed(name: str) -> bool:
 
 def thoughts(config: RunConfig, server: VllmConfig | None) -> Iterator[Finding]:
     """Whether parser, lengths and stop strings leave a reasoning model its thoughts. `server`: of the preset."""
-    from trailforge.inference.thoughts import MEND
+    from trailforge.inference import MEND
 
     model = config.model
     declared = model.reasoning == "inline" or (server is not None and bool(server.reasoning_parser))
@@ -184,7 +184,7 @@ def model_server(config: ModelConfig) -> Finding:
 
 def model_call(config: ModelConfig, *, style: Literal["chat", "completion"]) -> Finding:
     """One tiny request is answered. It is in no ledger. Raises `ProviderError` and its kinds when it is not."""
-    from trailforge.inference.thoughts import MEND, seems_thoughtful
+    from trailforge.inference import MEND, seems_thoughtful
 
     started = time.monotonic()
     reply = asyncio.run(_tiny_call(config, style))
@@ -220,7 +220,7 @@ def disk(folder: Path) -> Finding:
 
 def ledger(path: Path) -> Finding:
     """The ledger opens, is of our format and sound. Raises `InvalidInput` or `OutputError` when it does not open."""
-    from trailforge.inference import SqliteLedger
+    from trailforge.inference.ledgers import SqliteLedger
 
     if not path.is_file():
         return ok("ledger", f"none yet in {path.parents[1]}")
@@ -237,7 +237,7 @@ def ledger(path: Path) -> Finding:
 
 def shared_ledger(url: str) -> Finding:
     """The ledger in PostgreSQL answers. Raises `OutputError` when it does not."""
-    from trailforge.inference import check_ledger
+    from trailforge.inference.ledgers import check_ledger
 
     asyncio.run(check_ledger(url))
     return ok("ledger", f"{urlsplit(url).hostname or 'local'}{urlsplit(url).path} answers")

@@ -19,7 +19,7 @@ _ENCODER_FILES = ("modules.json", "config.json")
 
 def encoder(name: str | None) -> Finding:
     """The packages and weights of a sentence encoder. Raises `RetrievalError` for what is missing."""
-    from trailforge.retrieval.encoder import MEND, check_encoder, is_cached, why_not_on_hub
+    from trailforge.retrieval.backends import MEND, check_encoder, is_cached, why_not_on_hub
 
     if name is None:
         return ok("encoder", "none wanted: what is searched needs none here")
@@ -39,7 +39,7 @@ def encoder(name: str | None) -> Finding:
 def _embeddings_server(name: str) -> Finding:
     """One that serves embeddings alone need not list its models. Raises `ServerUnavailable` when nothing answers."""
     from trailforge.pipelines.runs.config import ModelConfig
-    from trailforge.retrieval.embeddings import split_served
+    from trailforge.retrieval.backends import split_served
 
     url, model = split_served(name)
     try:
@@ -56,9 +56,8 @@ def documents(config: RetrievalConfig) -> Finding:
 
     Raises as `scope.with_hash`.
     """
-    from trailforge.retrieval.retrievers import WEB
-    from trailforge.retrieval.scope import check_retrieval, resolved, with_hash
-    from trailforge.retrieval.web.search_api import open_api
+    from trailforge.retrieval import WEB, check_retrieval, resolved, with_hash
+    from trailforge.retrieval.web import open_api
 
     if config.searches_paragraphs:
         check_retrieval(config)
@@ -75,8 +74,7 @@ def documents(config: RetrievalConfig) -> Finding:
 
 def graph(folder: Path | None) -> Finding:
     """The knowledge graph opens, and every byte of it is as it was written. Raises as `KgStore.check_once`."""
-    from trailforge.retrieval.kg import KgStore
-    from trailforge.retrieval.kg.vocabulary import check_package
+    from trailforge.retrieval.kg import KgStore, check_package
 
     check_package()
     if folder is None:
@@ -93,7 +91,7 @@ def search_key(news: Literal["gnews", "serper"] | None) -> Finding:
 
     `news`: where their News looks first; None where no plan searches the web.
     """
-    from trailforge.retrieval.web.providers import GNEWS_KEY, SERPER_KEY
+    from trailforge.retrieval.web import GNEWS_KEY, SERPER_KEY
 
     if news is None:
         return ok("search key", "none wanted: no plan searches the web")

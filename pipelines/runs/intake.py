@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from trailforge.inference.provider.urls import without_keys
+from trailforge.inference.provider import without_keys
 from trailforge.pipelines.audited import NOT_AUDITED, Audited, check_known
 from trailforge.pipelines.dataset import INPUTS, DataSet, resolve
 from trailforge.pipelines.demand import NOT_DEMANDED, Demand, take_by_quota

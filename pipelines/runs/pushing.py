@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from trailforge.inference.provider.urls import find_key_in_text
+from trailforge.inference.provider import find_key_in_text
 from trailforge.pipelines.datasets import all_lists, all_tables
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.engine.shards import RECEIPTS, receipts_in

@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from trailforge.inference import SqliteLedger, Usage
+from trailforge.inference import Usage
+from trailforge.inference.ledgers import SqliteLedger
 from trailforge.pipelines.dataset import LEDGER, DataSet
 from trailforge.pipelines.datasets import dataset_names, dataset_of, load_dataset
 from trailforge.pipelines.engine.files import is_held

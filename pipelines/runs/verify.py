@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
 
-from trailforge.inference.wire import unpack
+from trailforge.inference.provider import unpack
 from trailforge.pipelines.curated import NAME, Curator, Undo, products_of, rejected_rows, rulings_of, uid_of
 from trailforge.pipelines.dataset import LEDGER, DataSet, resolve
 from trailforge.pipelines.datasets import CURATE, dataset_of, is_curated

@@ -10,14 +10,50 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from trailforge.doors import lazy_names
 from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.sources import jsonl
-from trailforge.rows import InvalidRow, JsonRow, read_rows
-from trailforge.rows.fields import Asides, Fields
-from trailforge.rows.tables import check_column_map, check_met
+from trailforge.rows import Asides, Fields, InvalidRow, JsonRow, check_column_map, check_met, read_rows
 from trailforge.schemas import Document, InvalidInput, Question, QuestionKind, SourceDocument
+
+if TYPE_CHECKING:
+    from trailforge.pipelines.audited import AUDIT as AUDIT
+    from trailforge.pipelines.audited import AUDITED_TABLE as AUDITED_TABLE
+    from trailforge.pipelines.audited import NOT_AUDITED as NOT_AUDITED
+    from trailforge.pipelines.audited import SETS_ASIDE as SETS_ASIDE
+    from trailforge.pipelines.audited import AskedKind as AskedKind
+    from trailforge.pipelines.audited import Audited as Audited
+    from trailforge.pipelines.audited import AuditedBy as AuditedBy
+    from trailforge.pipelines.audited import AuditedDocument as AuditedDocument
+    from trailforge.pipelines.audited import AuditedQuestion as AuditedQuestion
+    from trailforge.pipelines.audited import AuditedSearch as AuditedSearch
+    from trailforge.pipelines.audited import AuditManifest as AuditManifest
+    from trailforge.pipelines.audited import AuditReason as AuditReason
+    from trailforge.pipelines.audited import audit_key as audit_key
+    from trailforge.pipelines.audited import read_audit as read_audit
+    from trailforge.pipelines.audited import read_audited as read_audited
+    from trailforge.pipelines.audited import split_audited as split_audited
+    from trailforge.pipelines.audited import write_set_aside as write_set_aside
+    from trailforge.pipelines.index_config import IndexConfig as IndexConfig
+    from trailforge.pipelines.index_config import choose_index as choose_index
+    from trailforge.pipelines.index_config import read_index_preset as read_index_preset
+    from trailforge.pipelines.runs.intake import take_in_documents as take_in_documents
+    from trailforge.pipelines.runs.intake import take_in_questions as take_in_questions
+    from trailforge.pipelines.runs.intake import take_in_rows as take_in_rows
+    from trailforge.pipelines.sources.documents import read_documents as read_documents
+    from trailforge.pipelines.sources.fetchers import fetch_to_file as fetch_to_file
+    from trailforge.pipelines.sources.refused import ANY as ANY
+    from trailforge.pipelines.sources.refused import Refusals as Refusals
+    from trailforge.pipelines.sources.refused import compile_pattern as compile_pattern
+    from trailforge.pipelines.sources.refused import hash_source as hash_source
+    from trailforge.pipelines.sources.refused import is_match as is_match
+    from trailforge.pipelines.sources.refused import pattern_fields as pattern_fields
+    from trailforge.pipelines.sources.refused import refused_sources as refused_sources
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
+
 
 __all__ = ["FORMATS", "InvalidRow", "holds_questions", "read_paragraphs", "read_questions"]
 

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from trailforge.rows import InvalidRow
-from trailforge.schemas import InvalidInput, Question
-from trailforge.schemas.errors import NOTICE
+from trailforge.schemas import NOTICE, InvalidInput, Question
 
 _LOG = logging.getLogger(__name__)
 _MOST_INVALID = 0.05

@@ -18,11 +18,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
 
-from trailforge.rows.dates import iso_date
-from trailforge.rows.fields import Fields, split_contents
-from trailforge.rows.html_text import plain_text
-from trailforge.rows.json_rows import parsed
-from trailforge.rows.tables import bare_name, check_column_map, find_columns, parse_column_map
+from trailforge.rows import (
+    Fields,
+    bare_name,
+    check_column_map,
+    find_columns,
+    iso_date,
+    parse_column_map,
+    parsed,
+    plain_text,
+    split_contents,
+)
 from trailforge.schemas import InvalidInput, SourceDocument, SourceKind
 
 USUAL: dict[str, tuple[str, ...]] = {

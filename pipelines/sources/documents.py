@@ -23,15 +23,10 @@ from trailforge.pipelines.sources.columns import (
     text_columns,
     with_full_id,
 )
-from trailforge.retrieval.papers import looks_like_paper
-from trailforge.retrieval.web.feeds import feed_rows
-from trailforge.retrieval.web.xml_entries import is_markup
-from trailforge.rows import InvalidRow, JsonRow, open_file, rows_of
-from trailforge.rows.fields import Asides, Fields, flattened
-from trailforge.rows.files import head_of
-from trailforge.rows.tables import check_met
-from trailforge.schemas import InvalidInput, SourceDocument, SourceKind
-from trailforge.schemas.errors import NOTICE
+from trailforge.retrieval import looks_like_paper
+from trailforge.retrieval.web import feed_rows, is_markup
+from trailforge.rows import Asides, Fields, InvalidRow, JsonRow, check_met, flattened, head_of, open_file, rows_of
+from trailforge.schemas import NOTICE, InvalidInput, SourceDocument, SourceKind
 
 _LOG = logging.getLogger(__name__)
 _EXPECTED = "JSON, CSV, TSV, RSS, Atom or Parquet"

@@ -19,22 +19,26 @@ from typing import Any, ClassVar, Protocol
 
 from trailforge.pipelines.engine.files import write_text
 from trailforge.pipelines.sources.columns import language_code, one_line, read_paper, tidy, with_full_id
-from trailforge.retrieval.web.http import Connection, HttpConfig, Provider, canonical_url, key_from, site_of
-from trailforge.retrieval.web.providers import (
+from trailforge.retrieval.web import (
     ARXIV_URL,
     GNEWS_CUT,
     GNEWS_KEY,
     GNEWS_URL,
     SERPER_KEY,
     SERPER_NEWS_URL,
+    Connection,
+    HttpConfig,
+    Provider,
     WebHit,
     arxiv_http,
     arxiv_page,
     arxiv_words,
+    canonical_url,
+    key_from,
     serper_hits,
+    site_of,
 )
-from trailforge.rows.dates import iso_date
-from trailforge.rows.fields import Fields
+from trailforge.rows import Fields, iso_date
 from trailforge.schemas import (
     InvalidInput,
     OutputError,

@@ -29,12 +29,8 @@ from typing import Any, TypeVar
 from trailforge.pipelines.sources.checks import check_question, distinct_aliases
 from trailforge.pipelines.sources.published.hotpotqa import paragraphs_of, read_context
 from trailforge.rewards import option_letters
-from trailforge.rows.fields import Fields, is_missing
-from trailforge.rows.html_text import plain_text
-from trailforge.rows.json_rows import parsed
-from trailforge.rows.tables import bare_name, find_columns, parse_column_map
-from trailforge.schemas import Document, Hop, InvalidInput, Question, SupportingDocument
-from trailforge.schemas.question import write_options
+from trailforge.rows import Fields, bare_name, find_columns, is_missing, parse_column_map, parsed, plain_text
+from trailforge.schemas import Document, Hop, InvalidInput, Question, SupportingDocument, write_options
 
 NAME: str = "jsonl"
 KEYS = frozenset({"question"})

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from trailforge.schemas import InvalidInput, NativeMessage
-from trailforge.schemas.agent_episode import BrowseRecord, BrowseView, Writing
+from trailforge.schemas import BrowseRecord, BrowseView, InvalidInput, NativeMessage, Writing
 
 OPENING = 2
 """System turn and question: every prompt begins with them."""

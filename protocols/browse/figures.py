@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 
 from trailforge.protocols.browse.actions import Citation
 from trailforge.protocols.browse.writings import writing_of
-from trailforge.schemas import MalformedReply, NativeMessage
-from trailforge.schemas.agent_episode import BrowseCall, BrowseFigures, BrowseRecord
+from trailforge.schemas import BrowseCall, BrowseFigures, BrowseRecord, MalformedReply, NativeMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,9 +40,8 @@ from trailforge.protocols.browse.results import (
 )
 from trailforge.protocols.browse.writings import SUMMARY_REQUEST, writing_of
 from trailforge.protocols.episodes import StopReason, turn_text
-from trailforge.retrieval.page_tools import PageTools
-from trailforge.schemas import ContextOverflow, MalformedReply, NativeMessage
-from trailforge.schemas.agent_episode import BrowseCall, BrowseRecord, Writing
+from trailforge.retrieval import PageTools
+from trailforge.schemas import BrowseCall, BrowseRecord, ContextOverflow, MalformedReply, NativeMessage, Writing
 
 CountTokens = Callable[[str], int]
 _SHORT_RESULT = 64

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trailforge.protocols.base import NOTHING_FOUND, escape_retrieved, tag_pattern
 from trailforge.protocols.browse.actions import BadCall, Call, FindAction, OpenAction, SearchAction
-from trailforge.retrieval.page_tools import PageHit, PagePart, PageTools
+from trailforge.retrieval import PageHit, PagePart, PageTools
 from trailforge.schemas import NoSuchPage
 
 NO_CALLS_LEFT = "No calls are left: give the answer now."

@@ -10,8 +10,7 @@ from trailforge.protocols.browse.actions import BrowseTurn
 from trailforge.protocols.browse.native import TOOLS_JSON, read_native, write_native
 from trailforge.protocols.browse.results import LEFT_OUT
 from trailforge.protocols.browse.tags import STOP, read_tags, write_tags
-from trailforge.schemas import InvalidInput, NativeMessage
-from trailforge.schemas.agent_episode import Writing
+from trailforge.schemas import InvalidInput, NativeMessage, Writing
 
 _RULES = (
     "You answer a question by research in a collection of pages. You have three tools. "

@@ -7,8 +7,9 @@ A method that a model builds, as it was published, has its paper's name. Built w
 from collections.abc import Mapping
 from dataclasses import fields
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from trailforge.doors import lazy_names
 from trailforge.retrieval.backends.declaration import (
     Backend,
     BackendRetriever,
@@ -21,6 +22,26 @@ from trailforge.retrieval.backends.declaration import (
     map_here,
 )
 from trailforge.schemas import from_dict
+
+if TYPE_CHECKING:
+    from trailforge.retrieval.backends.bm25 import Bm25Retriever as Bm25Retriever
+    from trailforge.retrieval.backends.declaration import MadePassage as MadePassage
+    from trailforge.retrieval.backends.dense import DenseRetriever as DenseRetriever
+    from trailforge.retrieval.backends.graph import neighbourhood as neighbourhood
+    from trailforge.retrieval.backends.vectors import embedded_text as embedded_text
+    from trailforge.retrieval.embeddings import encoder_model as encoder_model
+    from trailforge.retrieval.embeddings import split_served as split_served
+    from trailforge.retrieval.encoder import MEND as MEND
+    from trailforge.retrieval.encoder import PACKAGED as PACKAGED
+    from trailforge.retrieval.encoder import Encoder as Encoder
+    from trailforge.retrieval.encoder import check_encoder as check_encoder
+    from trailforge.retrieval.encoder import encoder_packages as encoder_packages
+    from trailforge.retrieval.encoder import fetch_encoder as fetch_encoder
+    from trailforge.retrieval.encoder import is_cached as is_cached
+    from trailforge.retrieval.encoder import why_not_on_hub as why_not_on_hub
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
+
 
 WRITTEN = ("hippo_rag", "raptor", "hyper_graph_rag", "graph_rag")
 """Back ends that a model builds. Each has a second name, for the one that is built without a model."""

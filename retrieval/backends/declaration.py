@@ -12,11 +12,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from trailforge.inference.asker import Asker
+from trailforge.inference import Asker
 from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.encoder import Encoder
-from trailforge.schemas import Document, InvalidInput, Passage, from_dict, to_dict
-from trailforge.schemas.text import count_tokens
+from trailforge.schemas import Document, InvalidInput, Passage, count_tokens, from_dict, to_dict
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

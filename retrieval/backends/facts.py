@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from trailforge.inference import Sampling
-from trailforge.inference.asker import Asker, fill
-from trailforge.inference.structured import NUMBER, TEXT, list_schema, object_schema
+from trailforge.inference import NUMBER, TEXT, Asker, Sampling, fill, list_schema, object_schema
 from trailforge.retrieval.backends.declaration import PlannedCalls, passage_tokens, plan_calls
 from trailforge.retrieval.backends.graph import KnownNames, NameFinder, key_of, open_sparse, row_of, save_sparse, sparse
 from trailforge.retrieval.backends.writing import PROMPTS

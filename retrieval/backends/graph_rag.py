@@ -30,8 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from trailforge.inference.asker import fill
-from trailforge.inference.structured import INTEGER, NUMBER, TEXT, list_schema, object_schema
+from trailforge.inference import INTEGER, NUMBER, TEXT, fill, list_schema, object_schema
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, PlannedCalls, Workbench, plan_calls
 from trailforge.retrieval.backends.entity_graph import (
     EntityCommunity,
@@ -53,8 +52,7 @@ from trailforge.retrieval.backends.writing import (
     within,
     write_reports,
 )
-from trailforge.schemas import Document, Passage, RetrievalError
-from trailforge.schemas.text import estimate_tokens
+from trailforge.schemas import Document, Passage, RetrievalError, estimate_tokens
 
 _TEXT_TYPE, _ROW, _ROWS, _REAL = pa.string(), pa.int32(), pa.list_(pa.int32()), pa.float64()
 _DESCRIBED = {"name": _TEXT_TYPE, "kind": _TEXT_TYPE, "description": _TEXT_TYPE}

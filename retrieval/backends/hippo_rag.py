@@ -27,9 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from trailforge.inference import Sampling
-from trailforge.inference.asker import fill
-from trailforge.inference.structured import INTEGER, list_schema, object_schema
+from trailforge.inference import INTEGER, Sampling, fill, list_schema, object_schema
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
 from trailforge.retrieval.backends.facts import (
     FactTable,

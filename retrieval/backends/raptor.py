@@ -27,8 +27,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from trailforge.inference import Sampling
-from trailforge.inference.asker import fill
+from trailforge.inference import Sampling, fill
 from trailforge.retrieval.backends.declaration import (
     Backend,
     FoundPassage,
@@ -49,8 +48,7 @@ from trailforge.retrieval.backends.writing import (
 )
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.threads import load_umap, one_thread
-from trailforge.schemas import Document, Passage, RetrievalError
-from trailforge.schemas.text import estimate_tokens
+from trailforge.schemas import Document, Passage, RetrievalError, estimate_tokens
 
 _VECTORS, _SUMMARIES = "vectors.npy", "summaries.arrow"
 _TEXT, _NODES = pa.string(), pa.list_(pa.int32())

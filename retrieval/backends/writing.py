@@ -12,10 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import combinations, groupby
 from typing import Any, TypeVar
 
-from trailforge.inference import Sampling
-from trailforge.inference.asker import Asker, fill
-from trailforge.inference.prompts import Prompts
-from trailforge.inference.structured import NUMBER, TEXT, list_schema, object_schema
+from trailforge.inference import NUMBER, TEXT, Asker, Prompts, Sampling, fill, list_schema, object_schema
 from trailforge.retrieval.backends.declaration import PlannedCalls, Workbench, passage_tokens, plan_calls
 from trailforge.retrieval.backends.entity_graph import (
     EntityCommunity,
@@ -28,8 +25,7 @@ from trailforge.retrieval.backends.entity_graph import (
 )
 from trailforge.retrieval.backends.graph import NameFinder
 from trailforge.retrieval.sentences import split_sentences
-from trailforge.schemas import ITEM_ERRORS, Document, MalformedReply
-from trailforge.schemas.text import estimate_tokens
+from trailforge.schemas import ITEM_ERRORS, Document, MalformedReply, estimate_tokens
 
 PROMPTS = Prompts("trailforge.retrieval.backends")
 """Prompts that models are asked with."""

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from trailforge.inference import Prices, Usage, metering
-from trailforge.inference.threads import all_or_error
+from trailforge.inference import Prices, Usage, all_or_error, metering
 from trailforge.retrieval.backends.declaration import Item, Result
 from trailforge.retrieval.indexes.manifest import BuildFigures
 from trailforge.retrieval.seals import file_hash

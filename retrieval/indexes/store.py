@@ -23,8 +23,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from trailforge.inference import Prices, Usage, metering
-from trailforge.inference.asker import Asker
+from trailforge.inference import Asker, Prices, Usage, metering
 from trailforge.retrieval.backends import Backend, Index, Workbench, load_backend
 from trailforge.retrieval.backends.declaration import FoundPassage, attach_sources
 from trailforge.retrieval.base import Retriever
@@ -51,8 +50,7 @@ from trailforge.retrieval.pages.corpus import JoinedPages, Pages, WholePages
 from trailforge.retrieval.pages.cutting import PASSAGE_TOKENS, Paging, passages_of
 from trailforge.retrieval.seals import SEAL, HeldFiles, building, check_once, describe_files, held, refuse_existing
 from trailforge.retrieval.words import WORDS_VERSION
-from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError, sync, to_dict
-from trailforge.schemas.text import count_tokens
+from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError, count_tokens, sync, to_dict
 
 _INDEX = "index"
 _SHARDS_AT_ONCE = 2

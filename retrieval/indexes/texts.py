@@ -11,8 +11,7 @@ from typing import overload
 
 import pyarrow as pa
 
-from trailforge.schemas import Document, RetrievalError
-from trailforge.schemas.text import count_tokens
+from trailforge.schemas import Document, RetrievalError, count_tokens
 
 _COLUMNS = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string())])
 _ROWS = 4096

@@ -10,40 +10,31 @@
 Fuzzy matching needs rapidfuzz (the extra `kg`), which is loaded when it is first needed.
 """
 
-from trailforge.retrieval.kg.build import build_kg
-from trailforge.retrieval.kg.match import match_entity, match_relation
-from trailforge.retrieval.kg.sources import Codex, KgSource, KqaJson, Tables, Wikidata5M, open_source
-from trailforge.retrieval.kg.store import KgStore
-from trailforge.retrieval.kg.subgraph import CountTokens, SubgraphLimits, find_subgraph
-from trailforge.retrieval.kg.tool import (
-    MAX_KEPT,
-    KgResult,
-    KgTool,
-    KgToolConfig,
-    TripleQuery,
-    filter_prompt,
-    keep_triples,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "MAX_KEPT",
-    "Codex",
-    "CountTokens",
-    "KgResult",
-    "KgSource",
-    "KgStore",
-    "KgTool",
-    "KgToolConfig",
-    "KqaJson",
-    "SubgraphLimits",
-    "Tables",
-    "TripleQuery",
-    "Wikidata5M",
-    "build_kg",
-    "filter_prompt",
-    "find_subgraph",
-    "keep_triples",
-    "match_entity",
-    "match_relation",
-    "open_source",
-]
+from trailforge.doors import lazy_names
+
+if TYPE_CHECKING:
+    from trailforge.retrieval.kg.build import build_kg as build_kg
+    from trailforge.retrieval.kg.columns import stretch as stretch
+    from trailforge.retrieval.kg.folding import content_words as content_words
+    from trailforge.retrieval.kg.folding import name_words as name_words
+    from trailforge.retrieval.kg.graph import Adjacency as Adjacency
+    from trailforge.retrieval.kg.layout import MANIFEST as MANIFEST
+    from trailforge.retrieval.kg.match import match_entity as match_entity
+    from trailforge.retrieval.kg.match import match_relation as match_relation
+    from trailforge.retrieval.kg.sources import open_source as open_source
+    from trailforge.retrieval.kg.store import KgStore as KgStore
+    from trailforge.retrieval.kg.subgraph import SubgraphLimits as SubgraphLimits
+    from trailforge.retrieval.kg.subgraph import find_subgraph as find_subgraph
+    from trailforge.retrieval.kg.tables import parse_columns as parse_columns
+    from trailforge.retrieval.kg.tool import MAX_KEPT as MAX_KEPT
+    from trailforge.retrieval.kg.tool import KgResult as KgResult
+    from trailforge.retrieval.kg.tool import KgTool as KgTool
+    from trailforge.retrieval.kg.tool import KgToolConfig as KgToolConfig
+    from trailforge.retrieval.kg.tool import TripleQuery as TripleQuery
+    from trailforge.retrieval.kg.tool import filter_template as filter_template
+    from trailforge.retrieval.kg.tool import keep_triples as keep_triples
+    from trailforge.retrieval.kg.vocabulary import check_package as check_package
+else:
+    __getattr__, __dir__ = lazy_names(__name__)

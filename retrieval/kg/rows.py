@@ -21,8 +21,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from trailforge.retrieval.kg.columns import as_texts
-from trailforge.schemas import InvalidInput, RejectedRow
-from trailforge.schemas.files import TOO_LONG, is_too_long, limited_lines, open_unpacked
+from trailforge.schemas import TOO_LONG, InvalidInput, RejectedRow, is_too_long, limited_lines, open_unpacked
 
 pc: Any = pyarrow.compute  # its stubs lack the functions
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"(?:@[A-Za-z0-9-]+|\^\^\S+)', re.DOTALL)

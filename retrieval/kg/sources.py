@@ -30,8 +30,7 @@ from trailforge.retrieval.kg.tables import (
     read_statements,
     triple_rows,
 )
-from trailforge.schemas import InvalidInput, parse_json
-from trailforge.schemas.files import read_limited
+from trailforge.schemas import InvalidInput, parse_json, read_limited
 
 _KQA = re.compile(r'\s*{\s*("concepts"|"entities")\s*:\s*{')
 _BROKEN = "\ufffd"

@@ -10,9 +10,16 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from trailforge.retrieval.kg.rows import INSTANCE_OF, Gathered, Row, TextFile, date_of, text_of
-from trailforge.rows import InvalidRow, JsonRow, open_file, read_rows
-from trailforge.rows.files import head_of
-from trailforge.rows.tables import bare_name, find_columns, parse_column_map
+from trailforge.rows import (
+    InvalidRow,
+    JsonRow,
+    bare_name,
+    find_columns,
+    head_of,
+    open_file,
+    parse_column_map,
+    read_rows,
+)
 from trailforge.schemas import InvalidInput
 
 SUBCLASS_OF = "subclass of"

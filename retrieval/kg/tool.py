@@ -7,9 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 
-from trailforge.inference import ChatTurn, Client, Meter, Request, Sampling, ask_json
-from trailforge.inference.asker import fill
-from trailforge.inference.structured import INTEGER, list_schema, object_schema
+from trailforge.inference import (
+    INTEGER,
+    ChatTurn,
+    Client,
+    Meter,
+    Request,
+    Sampling,
+    ask_json,
+    fill,
+    list_schema,
+    object_schema,
+)
 from trailforge.retrieval.kg.match import match_entity, match_relation
 from trailforge.retrieval.kg.store import KgStore
 from trailforge.retrieval.kg.subgraph import CountTokens, SubgraphLimits, find_subgraph

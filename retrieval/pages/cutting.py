@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from trailforge.retrieval.corpus import Chunking, CountTokens, cut
 from trailforge.retrieval.pages.text import PART_WORDS, part_starts
-from trailforge.schemas import Document, InvalidInput
-from trailforge.schemas.text import count_tokens
+from trailforge.schemas import Document, InvalidInput, count_tokens
 
 PASSAGE_TOKENS = 200
 """Of a passage where nobody says how many: encoders read 256 to 512 with the title."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trailforge.inference.asker import Asker
+from trailforge.inference import Asker
 from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.corpus import Chunking, read_corpus
 from trailforge.retrieval.indexes.store import OpenIndex

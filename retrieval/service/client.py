@@ -19,10 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
-from trailforge.inference.endpoint import retry_after
-from trailforge.inference.provider.urls import check_server_url
-from trailforge.inference.threads import LoopThread
-from trailforge.inference.wire import first_line
+from trailforge.inference import LoopThread
+from trailforge.inference.provider import check_server_url, first_line, retry_after
 from trailforge.retrieval.backends.declaration import FoundPassage, attach_sources
 from trailforge.retrieval.base import Passing
 from trailforge.retrieval.kg import KgResult

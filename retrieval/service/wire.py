@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from trailforge.retrieval.backends.declaration import FoundPassage
-from trailforge.rows.fields import split_contents
+from trailforge.rows import split_contents
 from trailforge.schemas import InvalidInput, Passage, parse_json
 
 PORT = 8990

@@ -6,7 +6,7 @@ import codecs
 import io
 import re
 
-from trailforge.schemas.files import LONGEST_ROW
+from trailforge.schemas import LONGEST_ROW
 
 CHUNK = 1 << 20
 """Number of bytes that are read at once; the encoding is detected from the first of them."""

@@ -15,10 +15,8 @@ from xml.etree.ElementTree import Element, tostring
 from trailforge.retrieval.web.encodings import TooMuchHeld
 from trailforge.retrieval.web.http import site_of
 from trailforge.retrieval.web.xml_entries import XmlEntries, XmlRefused
-from trailforge.rows import InvalidRow, JsonRow
-from trailforge.rows.html_text import html_to_text
-from trailforge.schemas import InvalidInput
-from trailforge.schemas.files import LONGEST_ROW
+from trailforge.rows import InvalidRow, JsonRow, html_to_text
+from trailforge.schemas import LONGEST_ROW, InvalidInput
 
 _ENTRIES = {"rss": "item", "RDF": "item", "feed": "entry"}
 """What entries are called, by the outermost element."""

@@ -14,8 +14,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit, urlu
 
 import aiohttp
 
-from trailforge.inference.endpoint import retry_after
-from trailforge.inference.wire import is_sendable
+from trailforge.inference.provider import is_sendable, retry_after
 from trailforge.retrieval.base import Passing
 from trailforge.schemas import InvalidInput, ProviderError, RequestRefused, ServerUnavailable, parse_json
 

@@ -22,7 +22,7 @@ from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.sentences import LONGEST_PASSAGE, split_passages
 from trailforge.retrieval.web.encodings import encoding_of
 from trailforge.retrieval.web.http import read_up_to
-from trailforge.rows.html_text import html_to_text
+from trailforge.rows import html_to_text
 from trailforge.schemas import Document, Passage, RetrievalError
 
 _LOG = logging.getLogger(__name__)

@@ -19,22 +19,16 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from trailforge.generators.document_bundles.search_thoughts import join_phrases, names_in
-from trailforge.generators.kg_trajectories.reading import Reading, SearchTool, clean_answer
-from trailforge.inference import Sampling
-from trailforge.inference.asker import Asker, fill
-from trailforge.inference.prompts import Prompts, Sentences
-from trailforge.mcts.plan import references, resolve
-from trailforge.protocols import KG_SEARCH
-from trailforge.protocols.base import estimate_tokens, one_line
-from trailforge.protocols.episodes import EpisodeRun, EpisodeStep, StopReason
+from trailforge.generators.document_bundles import join_phrases, names_in
+from trailforge.generators.kg_trajectories import Reading, SearchTool, clean_answer
+from trailforge.inference import Asker, Prompts, Sampling, Sentences, fill
+from trailforge.mcts import references, resolve
+from trailforge.protocols import KG_SEARCH, EpisodeRun, EpisodeStep, Search, StopReason, Turn, one_line
 from trailforge.protocols.result_filters import SURE
-from trailforge.protocols.turns import Search, Turn
 from trailforge.retrieval import Retrieval
-from trailforge.retrieval.kg import KgStore, match_entity, match_relation
-from trailforge.retrieval.kg.folding import content_words, name_words
+from trailforge.retrieval.kg import KgStore, content_words, match_entity, match_relation, name_words
 from trailforge.rewards import mentions, normalize_answer
-from trailforge.schemas import KgStep, KgTriple, Message, Passage, compared_names
+from trailforge.schemas import KgStep, KgTriple, Message, Passage, compared_names, estimate_tokens
 from trailforge.small_model.composing.composing import candidates, choice_of
 from trailforge.small_model.composing.mentions import mentions_of, names_of
 

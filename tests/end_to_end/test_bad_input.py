@@ -16,7 +16,7 @@ import pytest
 from tests.end_to_end.support import PRESET, ROOT, Ended, leftovers, trailforge
 from tests.support import world
 from tests.support.model_server import running, stats
-from trailforge.inference import SqliteLedger
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import Manifest, RejectedRow, Trajectory, from_dict, read_parquet, read_rows, to_dict

@@ -13,7 +13,7 @@ import zstandard
 from tests.end_to_end.support import PRESET, leftovers, trailforge
 from tests.inference import misbehaving as bad
 from tests.support import world
-from trailforge.inference import SqliteLedger
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.runs.verify import verify_run
 

@@ -136,7 +136,7 @@ class Site:
         """Calls in the run's ledger."""
         import asyncio
 
-        from trailforge.inference import PostgresLedger
+        from trailforge.inference.ledgers.postgres import PostgresLedger
 
         async def entries() -> int:
             ledger = PostgresLedger(self.ledger(out), self.database.password)

@@ -21,7 +21,7 @@ from tests.support.bundle_world import write_documents
 from tests.support.model_server import running, stats
 from tests.support.warm import Running
 from trailforge.flows.nights import windows
-from trailforge.inference import SqliteLedger
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.pipelines.dataset import LEDGER
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.fuzz.target import Target, text_of
 from tests.retrieval.support import DOCUMENTS
 from trailforge.inference.provider.urls import check_server_url, find_key, find_key_in_text, without_keys
-from trailforge.retrieval import Bm25Retriever
+from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.pages.text import OpenedPage
 from trailforge.retrieval.service.wire import MOST_K, Asked, Callers, detailed_rows, encode_json, plain_rows, read_rows
 from trailforge.schemas import InvalidInput, parse_json

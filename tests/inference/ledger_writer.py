@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from tests.inference.support import completion, reply_to
-from trailforge.inference import open_ledger
+from trailforge.inference.ledgers import open_ledger
 
 _AT_ONCE = 16
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
-from trailforge.inference import ChatTurn, ClientConfig, Ledger, Reply, Request, Sampling
+from trailforge.inference import ChatTurn, ClientConfig, Reply, Request, Sampling
+from trailforge.inference.ledgers.sqlite import Ledger
 
 MODEL = "some-model"
 

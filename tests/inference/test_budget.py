@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.inference.support import ModelServer, answer, chat, completion, config, failure, model_server, reply_to
-from trailforge.inference import Caps, ModelClient, Prices, SqliteLedger, Usage
+from trailforge.inference import Caps, ModelClient, Prices, Usage
 from trailforge.inference.budget import Budget, Reservation, worst_case
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.schemas import BudgetExceeded, ProviderError
 
 PRICES = Prices(prompt_per_million=1e6, completion_per_million=2e6)

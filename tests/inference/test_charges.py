@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from tests.inference.support import ModelServer, answer, chat, completion, model_server, reply_to
 from tests.inference.test_client import client_of
-from trailforge.inference import Caps, Sampling, SqliteLedger
+from trailforge.inference import Caps, Sampling
 from trailforge.inference.budget import MOST_REPORTED, charged_tokens, own_tokens
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.schemas import BudgetExceeded
 
 

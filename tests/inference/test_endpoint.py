@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from tests.inference.support import ModelServer, answer, chat, completion, failure, model_server
 from tests.inference.test_client import client_of
-from trailforge.inference import SqliteLedger
 from trailforge.inference.endpoint import Endpoint, Failure
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.inference.wire import Answer, Wire
 from trailforge.pipelines.engine.progress import OPERATIONAL, _status
 from trailforge.schemas import ContextOverflow, InvalidInput, ProviderError, ServerUnavailable

@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.inference.support import chat, check_families, completion, reply_to
-from trailforge.inference import SqliteLedger
 from trailforge.inference.ledgers import sqlite
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.schemas import InvalidInput, OutputError
 
 ROOT = Path(__file__).parents[2]

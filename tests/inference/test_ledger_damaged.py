@@ -16,8 +16,9 @@ import pytest
 import zstandard
 
 from tests.inference.support import allowing, answer, chat, completion, config, model_server, reply_to
-from trailforge.inference import Caps, ModelClient, SqliteLedger, Usage
+from trailforge.inference import Caps, ModelClient, Usage
 from trailforge.inference.ledgers import sqlite
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.schemas import OutputError
 
 WITHIN_S = 60.0

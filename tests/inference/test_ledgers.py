@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from trailforge.inference import PostgresLedger, SqliteLedger, check_ledger, check_ledger_url, ledger_url, open_ledger
-from trailforge.inference.ledgers import PASSWORD_VARIABLE, URL_VARIABLE
+from trailforge.inference.ledgers import (
+    PASSWORD_VARIABLE,
+    URL_VARIABLE,
+    check_ledger,
+    check_ledger_url,
+    ledger_url,
+    open_ledger,
+)
+from trailforge.inference.ledgers.postgres import PostgresLedger
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.schemas import InvalidInput, OutputError
 
 URL = "postgresql://forger@db.example:5433/calls"

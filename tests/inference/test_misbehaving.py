@@ -19,7 +19,8 @@ import pytest
 from tests.inference import misbehaving as bad
 from tests.inference.misbehaving import TEXT, Mode, body, changed, choice, sends, status, usage
 from tests.inference.support import chat, completion, config
-from trailforge.inference import Caps, ModelClient, Prices, Reply, Sampling, SqliteLedger, Usage
+from trailforge.inference import Caps, ModelClient, Prices, Reply, Sampling, Usage
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.inference.wire import MOST_TOKENS
 from trailforge.schemas import (
     BudgetExceeded,

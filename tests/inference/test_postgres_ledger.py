@@ -19,8 +19,9 @@ import zstandard
 
 from tests.inference.support import chat, check_families, completion, reply_to
 from tests.support import postgres
-from trailforge.inference import PostgresLedger, Usage
+from trailforge.inference import Usage
 from trailforge.inference.ledgers import PASSWORD_VARIABLE
+from trailforge.inference.ledgers.postgres import PostgresLedger
 from trailforge.schemas import InvalidInput, OutputError
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,9 @@ import pytest
 
 from tests.inference.support import ModelServer, answer, chat, failure, model_server
 from tests.inference.test_client import client_of
-from trailforge.inference import ChatTurn, Reply, Request, Sampling, SqliteLedger
+from trailforge.inference import ChatTurn, Reply, Request, Sampling
 from trailforge.inference.budget import Caps
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.inference.request import CONTROL
 from trailforge.schemas import BudgetExceeded, OutOfCredit, PromptRefused, ProviderError, ServerUnavailable
 

@@ -15,7 +15,8 @@ import pytest
 from aiohttp import web
 
 from tests.inference.support import ModelServer, answer, chat, config, failure, model_server
-from trailforge.inference import Caps, ModelClient, Reply, SqliteLedger
+from trailforge.inference import Caps, ModelClient, Reply
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.schemas import BudgetExceeded, OutOfCredit, PromptRefused, ProviderError, ServerUnavailable
 
 CONTROL = "Reply with the one word: yes."

@@ -17,8 +17,8 @@ from tests.support.kg_worlds import DUST
 from tests.support.scripted import ScriptedModel
 from trailforge.generators.document_bundles.drafts import reply_schema
 from trailforge.generators.kg_questions.generate import schema_for
-from trailforge.inference import ChatTurn, Meter, ModelClient, Request, ask_json, ask_matching, judge
-from trailforge.inference.structured import strict_schema
+from trailforge.inference import ChatTurn, Meter, ModelClient, Request, ask_json, judge
+from trailforge.inference.structured import ask_matching, strict_schema
 from trailforge.mcts.policy import split_schema
 from trailforge.retrieval.kg import tool as kg_filter
 from trailforge.schemas import ITEM_ERRORS, ContextOverflow, MalformedReply

@@ -14,7 +14,8 @@ from aiohttp import web
 
 from tests.inference.support import ModelServer, answer, chat, config, failure, model_server
 from tests.support.model_server import reply_times, running, stats, weather
-from trailforge.inference import ModelClient, Request, SqliteLedger
+from trailforge.inference import ModelClient, Request
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.inference.throttle import Lane, Throttle, ThrottleConfig
 from trailforge.schemas import ServerUnavailable, Stalled
 

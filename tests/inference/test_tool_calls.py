@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.inference.support import ModelServer, answer, chat, config, reply_to
-from trailforge.inference import Caps, ChatTurn, ModelClient, Prices, SqliteLedger
+from trailforge.inference import Caps, ChatTurn, ModelClient, Prices
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.inference.wire import pack, unpack
 from trailforge.schemas import BudgetExceeded, ToolCall
 

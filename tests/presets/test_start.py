@@ -24,7 +24,8 @@ from trailforge.pipelines.runs.config import GraphRunConfig, RunConfig, server_c
 from trailforge.presets import datasets_of, load_preset, preset_names, training_preset_names
 from trailforge.protocols import PROTOCOLS
 from trailforge.protocols.result_filters import KgFilter
-from trailforge.retrieval import Encoder, check_retrieval, open_retrieval
+from trailforge.retrieval import check_retrieval, open_retrieval
+from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.plan_tools import check_tools
 from trailforge.retrieval.retrievers import WEB
 from trailforge.training.config import load_train_preset

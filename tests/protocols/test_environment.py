@@ -20,7 +20,7 @@ from trailforge.protocols.environment import Environment, EnvironmentConfig, Gra
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.result_filters import ResultFilter
 from trailforge.protocols.turns import Observation, Search
-from trailforge.retrieval import Bm25Retriever
+from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.base import SearchPatience
 from trailforge.retrieval.kg import KgTool
 from trailforge.retrieval.service.server import SearchServer

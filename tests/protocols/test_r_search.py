@@ -17,9 +17,10 @@ from trailforge.protocols import R_SEARCH, nl_dag, r_search
 from trailforge.protocols.base import contents_of, tags_in
 from trailforge.protocols.transcripts import make_truth, read_transcript
 from trailforge.protocols.turns import Turn
-from trailforge.rewards import RSearchReward, episode
+from trailforge.rewards import episode
 from trailforge.rewards.r_search import RSearchConstants
 from trailforge.schemas import MalformedReply, Message, Passage
+from trailforge.schemas.episode import RSearchReward
 
 PLAN = "Nodes:\nA: vote on the AI Act (News)\nB: cost of compliance (Academic)\nEdges:\nA -> B"
 SEARCH = f"<think>Two sides.</think><search>\n{PLAN}\n</search>"

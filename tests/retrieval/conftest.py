@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trailforge.retrieval import Encoder
+from trailforge.retrieval.encoder import Encoder
 
 
 @pytest.fixture(scope="session")

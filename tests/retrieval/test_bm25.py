@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from tests.retrieval.support import DOCUMENTS, ids, run
-from trailforge.retrieval import Bm25Retriever
-from trailforge.retrieval.backends.bm25 import near_best
+from trailforge.retrieval.backends.bm25 import Bm25Retriever, near_best
 from trailforge.retrieval.words import words_of
 from trailforge.schemas import Document, RetrievalError
 

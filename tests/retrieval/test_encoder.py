@@ -10,8 +10,7 @@ import pytest
 
 from tests.retrieval.support import run
 from tests.support import warm
-from trailforge.retrieval import Encoder
-from trailforge.retrieval.encoder import PACKAGED, split_devices
+from trailforge.retrieval.encoder import PACKAGED, Encoder, split_devices
 from trailforge.schemas import InvalidInput, RetrievalError
 
 pytestmark = pytest.mark.real_model

@@ -17,14 +17,9 @@ import pytest
 from tests.retrieval.support import DOCUMENTS, ids, run
 from tests.support.indexes import save_index
 from trailforge.pipelines.sources import read_questions
-from trailforge.retrieval import (
-    Encoder,
-    Retrieval,
-    RetrievalConfig,
-    check_retrieval,
-    open_retrieval,
-    read_corpus,
-)
+from trailforge.retrieval import Retrieval, RetrievalConfig, check_retrieval, open_retrieval
+from trailforge.retrieval.corpus import read_corpus
+from trailforge.retrieval.encoder import Encoder
 from trailforge.schemas import InvalidInput, Passage, Question, RetrievalError
 
 QUESTION = Question(id="q", question="q", answer="a", paragraphs=DOCUMENTS)

@@ -9,19 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.rewards import (
+from trailforge.rewards import per_turn_format_reward
+from trailforge.rewards.dynasearcher import (
+    DEFAULT,
+    PAPER,
     DynaSearcherConstants,
     DynaSearcherReward,
     dynasearcher_reward,
     nearest_similarities,
-    per_turn_format_reward,
     r_acc,
     r_ans,
     r_gain,
     r_penalty,
     r_recall,
 )
-from trailforge.rewards.dynasearcher import DEFAULT, PAPER
 
 COUNTS = st.integers(0, 30)
 UNIT = st.floats(0.0, 1.0)

@@ -10,10 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.truths import choice, truth
-from trailforge.rewards import REWARD_PRESETS, Episode, RewardPreset, score_batch
 from trailforge.rewards.abstention import AbstentionConstants
 from trailforge.rewards.dynasearcher import PAPER, DynaSearcherConstants
-from trailforge.rewards.episode import CONSTANTS, reward_preset, score
+from trailforge.rewards.episode import (
+    CONSTANTS,
+    REWARD_PRESETS,
+    Episode,
+    RewardPreset,
+    reward_preset,
+    score,
+    score_batch,
+)
 from trailforge.rewards.graph_r1 import GraphR1Constants
 from trailforge.rewards.msearcher import MSearcherConstants
 from trailforge.rewards.r_search import RSearchConstants

@@ -16,20 +16,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.support.truths import truth
-from trailforge.rewards import (
-    REWARD_PRESETS,
-    DynaSearcherConstants,
-    Episode,
-    answer_reward,
-    cover_exact_match,
-    exact_match,
-    f1,
-    mcts_reward,
-    mentions,
-    r_ans,
-    same_answer,
-    score_batch,
-)
+from trailforge.rewards import cover_exact_match, exact_match, f1, mcts_reward, mentions, same_answer
+from trailforge.rewards.dynasearcher import DynaSearcherConstants, r_ans
+from trailforge.rewards.episode import REWARD_PRESETS, Episode, score_batch
+from trailforge.rewards.r_search import answer_reward
 
 Form = Literal["NFC", "NFD"]
 FORMS: tuple[Form, ...] = get_args(Form)

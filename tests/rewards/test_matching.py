@@ -15,7 +15,6 @@ from trailforge.rewards import (
     mentions,
     normalize_answer,
     other_names,
-    right_names,
     same_answer,
     score_answer,
     states,
@@ -23,6 +22,7 @@ from trailforge.rewards import (
 from trailforge.rewards.figures import spell_in_figures
 from trailforge.rewards.names import company_names
 from trailforge.rewards.reading import fold, name_key
+from trailforge.rewards.targets import right_names
 
 NATIONS = files("trailforge.rewards").joinpath("nations.txt").read_text(encoding="utf-8")
 PIECES = st.sampled_from(

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.rewards import MSearcherConstants, msearcher_reward, soft_overlong
+from trailforge.rewards import MSearcherConstants
+from trailforge.rewards.msearcher import msearcher_reward, soft_overlong
 from trailforge.schemas import InvalidInput
 
 FLOOR = MSearcherConstants()

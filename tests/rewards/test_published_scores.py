@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.support.truths import truth
-from trailforge.rewards import REWARD_PRESETS, Episode, cover_exact_match, exact_match, f1, mcts_reward, score_batch
+from trailforge.rewards import cover_exact_match, exact_match, f1, mcts_reward
+from trailforge.rewards.episode import REWARD_PRESETS, Episode, score_batch
 
 Score = Callable[[str, Sequence[str]], float]
 

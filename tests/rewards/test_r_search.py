@@ -9,17 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.rewards import (
-    RSearchReward,
-    answer_reward,
-    dag_problems,
-    f1,
-    format_reward,
-    option_f1,
-    option_letters,
-    r_search_reward,
-)
+from trailforge.rewards import f1, option_f1, option_letters
+from trailforge.rewards.r_search import answer_reward, dag_problems, format_reward, r_search_reward
 from trailforge.schemas import PlanEdge, PlanNode
+from trailforge.schemas.episode import RSearchReward
 
 LETTERS = st.sets(st.sampled_from("ABCDEF"))
 PARTS = st.floats(0.0, 1.0)

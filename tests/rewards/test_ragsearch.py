@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.rewards import GraphR1Constants, SearchR1Constants, graph_r1_reward, search_r1_reward
+from trailforge.rewards.graph_r1 import GraphR1Constants, graph_r1_reward
+from trailforge.rewards.search_r1 import SearchR1Constants, search_r1_reward
 
 TURNS = st.lists(st.booleans(), max_size=6)
 PAID_FORM = SearchR1Constants(structure=0.2, final=0.1)

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from tests.support.browse_agent import QUESTION, Road
-from trailforge.inference import ClientConfig, ModelClient, Sampling, SqliteLedger
+from trailforge.inference import ClientConfig, ModelClient, Sampling
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.protocols.browse.context import read_rule
 from trailforge.protocols.browse.loop import BrowseConfig, run_browse_episode
 from trailforge.schemas import to_dict

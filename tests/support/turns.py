@@ -9,8 +9,14 @@ from trailforge.protocols.episodes import EpisodeRun
 from trailforge.protocols.nl_dag import SearchPlan
 from trailforge.protocols.r_search import search_of
 from trailforge.protocols.turns import Observation, Search, Turn
-from trailforge.rewards import DynaSearcherConstants, DynaSearcherReward, dynasearcher_reward, r_recall
-from trailforge.rewards.dynasearcher import DEFAULT, Titled
+from trailforge.rewards.dynasearcher import (
+    DEFAULT,
+    DynaSearcherConstants,
+    DynaSearcherReward,
+    Titled,
+    dynasearcher_reward,
+    r_recall,
+)
 from trailforge.schemas import Passage
 
 

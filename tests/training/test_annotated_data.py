@@ -16,8 +16,8 @@ from trailforge.generators.kg_trajectories.config import KgGeneratorConfig
 from trailforge.generators.kg_trajectories.work import generate
 from trailforge.pipelines.sources import read_questions
 from trailforge.protocols import KG_SEARCH
-from trailforge.rewards import reward_preset
 from trailforge.rewards.dynasearcher import PAPER
+from trailforge.rewards.episode import reward_preset
 from trailforge.schemas import KgTrajectory, Question
 from trailforge.training.sets.runs import ground_truth
 

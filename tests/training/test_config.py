@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from trailforge.presets import load_training_preset, training_preset_names
-from trailforge.rewards import REWARD_PRESETS
+from trailforge.rewards.episode import REWARD_PRESETS
 from trailforge.schemas import InvalidInput
 from trailforge.training.config import KlConfig, RlConfig, load_train_preset
 

@@ -11,7 +11,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from trailforge.inference import ChatTurn, Meter, Request, Sampling, SqliteLedger
+from trailforge.inference import ChatTurn, Meter, Request, Sampling
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.schemas import ContextOverflow, RequestRefused, ServerUnavailable
 from trailforge.training.generation import (
     CheckpointClient,

@@ -25,7 +25,7 @@ from trailforge.presets import load_training_preset
 from trailforge.protocols import R_SEARCH, nl_dag
 from trailforge.protocols.environment import Environment
 from trailforge.protocols.transcripts import read_transcript
-from trailforge.retrieval import Bm25Retriever
+from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.schemas import (
     InvalidInput,
     MalformedReply,

@@ -14,7 +14,7 @@ from tests.training.tiny import FACTS, conversation, preset, rl_rows, training_s
 from tests.training.worth import worth_of
 from trailforge.protocols import REACT
 from trailforge.protocols.environment import Environment
-from trailforge.retrieval import Bm25Retriever
+from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.schemas import Document, Passage, SftRow
 from trailforge.training.trl.offline import train_sft
 from trailforge.training.trl.rl import train_rl

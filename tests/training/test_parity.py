@@ -17,15 +17,10 @@ from tests.support.turns import kg_score, text_of
 from tests.training.tiny import preset
 from trailforge.protocols import GRAPH_R1, R_SEARCH, REACT
 from trailforge.protocols.transcripts import split_text
-from trailforge.rewards import (
-    REWARD_PRESETS,
-    MSearcherConstants,
-    answer_reward,
-    r_search_reward,
-    reward_preset,
-    score_answer,
-)
+from trailforge.rewards import MSearcherConstants, score_answer
 from trailforge.rewards.dynasearcher import PAPER
+from trailforge.rewards.episode import REWARD_PRESETS, reward_preset
+from trailforge.rewards.r_search import answer_reward, r_search_reward
 from trailforge.schemas import RewardModel, SoughtDocument, to_dict
 from trailforge.training.adapters import slime, trl, verl
 from trailforge.training.trl.rl import make_pay

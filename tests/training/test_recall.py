@@ -12,8 +12,8 @@ from tests.training.tiny import truth
 from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.environment import EnvironmentConfig
 from trailforge.protocols.turns import Search, Turn
-from trailforge.rewards import RewardPreset
 from trailforge.rewards.dynasearcher import PAPER
+from trailforge.rewards.episode import RewardPreset
 from trailforge.schemas import ChatMessage, Passage
 from trailforge.training import scoring
 from trailforge.training.scoring import Scorer, ToScore

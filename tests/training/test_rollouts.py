@@ -21,7 +21,7 @@ from trailforge.protocols import (
 )
 from trailforge.protocols.environment import Environment, limit_observations
 from trailforge.protocols.turns import Labels, Observation, Search, Turn
-from trailforge.retrieval import Bm25Retriever
+from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.kg import KgStore, KgTool, build_kg, open_source
 from trailforge.schemas import ChatMessage, InvalidInput, Passage, PlanEdge, PlanNode
 from trailforge.training.generation import Continuation

@@ -25,7 +25,7 @@ from trailforge.generators.kg_trajectories.work import generate
 from trailforge.generators.mcts_trajectories.telling.story import sft_row
 from trailforge.inference import Meter, Request
 from trailforge.retrieval import RetrieverConfig, local_tools
-from trailforge.rewards import REWARD_PRESETS, RewardPreset
+from trailforge.rewards.episode import REWARD_PRESETS, RewardPreset
 from trailforge.schemas import (
     AnswerScoredBy,
     InvalidInput,

@@ -14,7 +14,7 @@ from tests.support.sft_rows import sft_row
 from tests.support.turns import answer_turn, result_turn, search_turn
 from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.protocols import REACT
-from trailforge.retrieval import Bm25Retriever
+from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.rewards.episode import RewardPreset
 from trailforge.rewards.msearcher import MSearcherConstants
 from trailforge.schemas import (

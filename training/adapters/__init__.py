@@ -3,3 +3,15 @@
 None of the frameworks is imported, but by `verl_agent_loop`, `openrlhf` and those of verifiers, which only these
 import.
 """
+
+from typing import TYPE_CHECKING
+
+from trailforge.doors import lazy_names
+
+if TYPE_CHECKING:
+    from trailforge.training.adapters.verifiers import SearchEnv as SearchEnv
+    from trailforge.training.adapters.verifiers import SearchHarness as SearchHarness
+    from trailforge.training.adapters.verifiers import SearchTaskset as SearchTaskset
+    from trailforge.training.adapters.verifiers import load_environment as load_environment
+else:
+    __getattr__, __dir__ = lazy_names(__name__)

@@ -19,10 +19,10 @@ from typing import Any
 
 import yaml
 
-from trailforge.inference.threads import once
+from trailforge.inference import once
+from trailforge.protocols import EpisodeRun
 from trailforge.protocols.environment import Environment, EnvironmentConfig
-from trailforge.protocols.episodes import EpisodeRun
-from trailforge.retrieval.retrievers import WEB
+from trailforge.retrieval import WEB
 from trailforge.rewards.episode import Reward
 from trailforge.schemas import ChatMessage, InvalidInput, from_dict, located
 from trailforge.training.generation import Continuation, cut_at_end

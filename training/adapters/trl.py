@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from trailforge.protocols.transcripts import split_text
+from trailforge.protocols import split_text
 from trailforge.rewards.episode import Reward
 from trailforge.schemas import ChatMessage, InvalidInput
 from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of

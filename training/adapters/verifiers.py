@@ -25,9 +25,7 @@ import aiohttp
 import verifiers.v1 as vf
 
 from trailforge.inference import ChatTurn, Meter, Reply, Request
-from trailforge.protocols import PROTOCOLS, REACT, grammar_of
-from trailforge.protocols.base import estimate_tokens
-from trailforge.protocols.episodes import EpisodeRun, turn_text
+from trailforge.protocols import PROTOCOLS, REACT, EpisodeRun, grammar_of, turn_text
 from trailforge.schemas import (
     ChatMessage,
     ContextOverflow,
@@ -35,6 +33,7 @@ from trailforge.schemas import (
     RequestRefused,
     RetrievalError,
     ServerUnavailable,
+    estimate_tokens,
     to_dict,
 )
 from trailforge.training.adapters.search_episodes import (

@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from trailforge.evaluation.folder import is_evaluation
-from trailforge.pipelines.engine.files import new_folder
+from trailforge.doors import lazy_names
+from trailforge.evaluation import is_evaluation
+from trailforge.pipelines.engine import new_folder
 from trailforge.protocols import PROTOCOLS, REACT
 from trailforge.schemas import InvalidInput
 from trailforge.training.config import TrainPreset, load_train_preset
@@ -20,6 +22,14 @@ from trailforge.training.frames import CHATML, Frame, frame_of
 from trailforge.training.sets.files import SPLITS, TrainingSet, open_set
 from trailforge.training.sets.runs import table_of
 from trailforge.training.weights import load_tokenizer
+
+if TYPE_CHECKING:
+    from trailforge.training.exports.verl import VerlFiles as VerlFiles
+    from trailforge.training.exports.verl import VerlOptions as VerlOptions
+    from trailforge.training.exports.verl import start as start
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
+
 
 TRAINERS: Mapping[str, Callable[[Export], str]] = MappingProxyType(
     {

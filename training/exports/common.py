@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trailforge.inference.endpoint import chat_message
+from trailforge.inference.provider import chat_message
 from trailforge.protocols import KG_SEARCH, PROTOCOLS
 from trailforge.retrieval.backends import BACKENDS
-from trailforge.rewards import reward_preset
+from trailforge.rewards.episode import reward_preset
 from trailforge.schemas import ChatMessage, NativeMessage, PreferenceRow, RlRow, SftRow, to_dict
 from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainPreset
 from trailforge.training.frames import CHATML, Frame

@@ -12,21 +12,21 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from trailforge.evaluation.failures import is_right
-from trailforge.evaluation.folder import read_episodes
-from trailforge.pipelines.engine.files import new_folder
+from trailforge.evaluation import read_episodes
+from trailforge.evaluation.agents import is_right
+from trailforge.pipelines.engine import new_folder
 from trailforge.protocols.browse import BROWSE, windows_of, writing_of
 from trailforge.schemas import (
+    AgentEpisode,
     ChatMessage,
     InvalidInput,
+    NativeConversation,
     NativeMessage,
     Provenance,
     SftRow,
     TrajectoryReward,
     estimate_tokens,
 )
-from trailforge.schemas.agent_episode import AgentEpisode
-from trailforge.schemas.trajectory import NativeConversation
 from trailforge.training.exports import messages, trl
 from trailforge.training.exports.common import Row
 

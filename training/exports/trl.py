@@ -5,8 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import yaml
 
-from trailforge.launching.config import LaunchConfig
-from trailforge.launching.training import ACCELERATE, accelerate_config
+from trailforge.launching import ACCELERATE, LaunchConfig, accelerate_config
 from trailforge.protocols import PROTOCOLS
 from trailforge.schemas import RlRow, SftRow
 from trailforge.training.config import DpoConfig, TrainPreset, load_train_preset

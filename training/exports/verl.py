@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from trailforge.protocols import grammar_of
-from trailforge.retrieval.service.client import is_address
+from trailforge.retrieval.service import is_address
 from trailforge.schemas import ClusterError, InvalidInput, RlRow
 from trailforge.training.adapters.search_episodes import read_settings
 from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainerConfig, TrainPreset, describe_preset

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from trailforge.pipelines.engine.files import new_folder, sha256_of
-from trailforge.pipelines.runs.finished import MANIFEST, FinishedRun
+from trailforge.pipelines.engine import new_folder, sha256_of
+from trailforge.pipelines.runs import MANIFEST, FinishedRun
 from trailforge.schemas import (
     CountMismatch,
     InvalidInput,

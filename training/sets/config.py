@@ -6,11 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from trailforge.pipelines.datasets import dataset_names
+from trailforge.pipelines import dataset_names
 from trailforge.protocols import PROTOCOLS
-from trailforge.rewards import reward_preset
-from trailforge.schemas import InvalidInput
-from trailforge.schemas.trajectory import ErrorType
+from trailforge.rewards.episode import reward_preset
+from trailforge.schemas import ErrorType, InvalidInput
 
 Order = Literal["curriculum", "shuffled"]
 LongRows = Literal["drop", "segments"]

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trailforge.pipelines.dataset import resolve
-from trailforge.pipelines.datasets import load_dataset
-from trailforge.pipelines.runs.finished import FinishedRun
+from trailforge.pipelines import load_dataset, resolve
+from trailforge.pipelines.runs import FinishedRun
 from trailforge.schemas import RejectedRow, SftRow, Verdict, from_payload, parse_json
 from trailforge.training.sets.judging import SPLIT, RowJudge, segments
 from trailforge.training.sets.order import Books, Staged, draw_by_lot

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
 
-from trailforge.pipelines.audited import Audited, read_audited, split_audited, write_set_aside
-from trailforge.pipelines.runs.finished import MANIFEST, RUN, check_hash
+from trailforge.pipelines.runs import MANIFEST, RUN, check_hash
+from trailforge.pipelines.sources import Audited, read_audited, split_audited, write_set_aside
 from trailforge.schemas import (
+    Earlier,
     FileEntry,
     GroundTruth,
     InvalidInput,
@@ -25,9 +26,9 @@ from trailforge.schemas import (
     SupportingDocument,
     from_stored,
     iter_parquet,
+    migration,
     parse_json,
 )
-from trailforge.schemas.versions import Earlier, migration
 from trailforge.training.processes import log
 from trailforge.training.sets.config import TEXT_PROTOCOLS
 from trailforge.training.sets.difficulty import gold_of

@@ -8,12 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trailforge.evaluation.agents.search_o1 import MARKS
-from trailforge.evaluation.reading_budget import load_tokenizer as read_tokenizer
+from trailforge.evaluation.agents import MARKS
+from trailforge.evaluation.agents import load_tokenizer as read_tokenizer
 from trailforge.pipelines.sources import read_benchmark
-from trailforge.protocols import PROTOCOLS
-from trailforge.protocols.transcripts import pay, read_transcript
-from trailforge.retrieval.words import ngrams_of
+from trailforge.protocols import PROTOCOLS, pay, read_transcript
+from trailforge.retrieval import ngrams_of
 from trailforge.rewards import is_abstention, mcts_reward
 from trailforge.rewards.episode import is_stated, knows_that_unknown
 from trailforge.schemas import (
@@ -24,8 +23,10 @@ from trailforge.schemas import (
     RlRow,
     SftRow,
     Verdict,
+    chat_token_in,
+    count_conversation,
+    remove_invisible,
 )
-from trailforge.schemas.text import chat_token_in, count_conversation, remove_invisible
 from trailforge.training.frames import END, START
 from trailforge.training.masks import masked_tokens, pieces, prepare_tokenizer, prompt_ids, teach
 from trailforge.training.sets.config import ViewConfig

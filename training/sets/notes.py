@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from trailforge.pipelines.datasets import load_dataset
-from trailforge.pipelines.runs.finished import FinishedRun
-from trailforge.protocols import PROTOCOLS
-from trailforge.protocols.transcripts import read_transcript
-from trailforge.rewards import RSearchConstants, reward_preset
-from trailforge.rewards.episode import measure_answer
-from trailforge.rewards.targets import state_gold
+from trailforge.pipelines import load_dataset
+from trailforge.pipelines.runs import FinishedRun
+from trailforge.protocols import PROTOCOLS, read_transcript
+from trailforge.rewards import state_gold
+from trailforge.rewards.episode import measure_answer, reward_preset
+from trailforge.rewards.r_search import RSearchConstants
 from trailforge.schemas import AskedQuestion, GroundTruth, Question, RejectedRow, RlRow, SftRow, parse_json
 from trailforge.training.sets.order import Identity, identity_of
 from trailforge.training.sets.runs import table_of

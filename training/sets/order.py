@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Generic, TypeVar
 
-from trailforge.pipelines.engine.files import sha256_of
-from trailforge.rewards.text import normalize_answer
+from trailforge.pipelines.engine import sha256_of
+from trailforge.rewards import normalize_answer
 from trailforge.schemas import (
     Count,
     FileEntry,

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
-from trailforge.pipelines.dataset import Table
-from trailforge.pipelines.datasets import dataset_names, load_dataset
-from trailforge.pipelines.runs.finished import MANIFEST, FinishedRun, read_finished
+from trailforge.pipelines import Table, dataset_names, load_dataset
+from trailforge.pipelines.runs import MANIFEST, FinishedRun, read_finished
 from trailforge.pipelines.sources import read_questions
 from trailforge.protocols import PROTOCOLS
 from trailforge.rewards.episode import compares_letters, make_target, reward_preset

@@ -1,1 +1,13 @@
 """Supervised training and reinforcement learning by TRL's trainers, with masks, episodes and rewards of our own."""
+
+from typing import TYPE_CHECKING
+
+from trailforge.doors import lazy_names
+
+if TYPE_CHECKING:
+    from trailforge.training.trl.offline import train_dpo as train_dpo
+    from trailforge.training.trl.offline import train_sft as train_sft
+    from trailforge.training.trl.rl import VllmOptions as VllmOptions
+    from trailforge.training.trl.rl import train_rl as train_rl
+else:
+    __getattr__, __dir__ = lazy_names(__name__)

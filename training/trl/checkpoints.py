@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trailforge.pipelines.engine.files import write_text
+from trailforge.pipelines.engine import write_text
 from trailforge.schemas import OutputError
 from trailforge.training.processes import log
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from trailforge.pipelines.engine.files import write_text
+from trailforge.pipelines.engine import write_text
 from trailforge.schemas import InvalidInput
 from trailforge.training.config import Logging, TrainerConfig
 from trailforge.training.processes import is_anywhere, is_main_process, log

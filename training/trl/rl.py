@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.inference.judge import judge_desk, read_rubric
-from trailforge.inference.provider.urls import check_server_url
-from trailforge.launching.config import NO_SEQUENCE_PARALLEL
-from trailforge.pipelines.audited import NOT_AUDITED, Audited, write_set_aside
+from trailforge.inference.provider import check_server_url
+from trailforge.launching import NO_SEQUENCE_PARALLEL
+from trailforge.pipelines.sources import NOT_AUDITED, Audited, write_set_aside
 from trailforge.protocols import grammar_of
 from trailforge.protocols.environment import Environment
 from trailforge.rewards.episode import Reward

@@ -13,11 +13,10 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
+from trailforge.protocols import read_transcript
 from trailforge.protocols.environment import Environment
-from trailforge.protocols.transcripts import read_transcript
 from trailforge.rewards.episode import Reward
-from trailforge.schemas import RlRow
-from trailforge.schemas.agent_episode import AgentEpisode
+from trailforge.schemas import AgentEpisode, RlRow
 from trailforge.training.generation import Generator, TurnServer
 from trailforge.training.kept_episodes import EpisodePlace, EpisodeWriter, TrainedQuestion, make_row
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from trailforge.retrieval.words import words_of
+from trailforge.retrieval import words_of
 from trailforge.schemas import InvalidInput, SourceDocument, Verdict
 
 _MARKUP = re.compile(r"<[a-zA-Z/!][^<>]{0,500}>|&#?\w{1,10};|\{\{[^{}]{0,500}\}\}|\[\[|\]\]|https?://\S+|[{}|<>]")

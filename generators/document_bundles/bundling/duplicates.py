@@ -19,7 +19,7 @@ from zlib import crc32
 
 import numpy as np
 
-from trailforge.retrieval.words import words_of
+from trailforge.retrieval import words_of
 from trailforge.schemas import InvalidInput
 
 Order: TypeAlias = tuple[str, str]

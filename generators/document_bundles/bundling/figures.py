@@ -15,8 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from trailforge.retrieval.sentences import split_sentences
-from trailforge.retrieval.words import COMMON_WORDS, words_of
+from trailforge.retrieval import COMMON_WORDS, split_sentences, words_of
 
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?"
 _SUM = re.compile(r"[$€£]\s?\d[\d,.]*\d?(?:\s?(?:thousand|million|billion|trillion)\b)?", re.IGNORECASE)

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from trailforge.retrieval.sentences import split_sentences
-from trailforge.retrieval.words import words_of
+from trailforge.retrieval import split_sentences, words_of
 
 _MARKED = re.compile(r"(?<![\w-])(?:[^\W\d_a-z]\w|\d)[\w.,-]*")
 """A word with a capital, or a figure."""

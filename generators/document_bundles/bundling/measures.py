@@ -22,8 +22,7 @@ from trailforge.generators.document_bundles.bundling.config import BundleConfig,
 from trailforge.generators.document_bundles.bundling.content import COMMON_WORDS
 from trailforge.generators.document_bundles.bundling.figures import ToldFigures, choices, comparisons
 from trailforge.generators.document_bundles.bundling.units import ROUNDING, own_links
-from trailforge.retrieval.sentences import split_sentences
-from trailforge.retrieval.words import words_of
+from trailforge.retrieval import split_sentences, words_of
 
 _FEWEST_LETTERS = 3
 _SAY_NOTHING = frozenset().union(*COMMON_WORDS.values())

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from trailforge.generators.document_bundles.bundling.config import BundleConfig
-from trailforge.retrieval.entities import CaseCounts, Name, document_frequencies, rarity
+from trailforge.retrieval import CaseCounts
+from trailforge.retrieval.entities import Name, document_frequencies, rarity
 
 _MOST_NAMES = 64
 """Of a document, those with the greatest weight."""

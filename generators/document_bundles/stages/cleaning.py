@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from trailforge.filters.base import first_rejection
+from trailforge.filters import first_rejection
 from trailforge.generators.document_bundles.bundling.content import ContentConfig, judge_content
 from trailforge.generators.document_bundles.bundling.duplicates import (
     DuplicateConfig,
@@ -32,16 +32,14 @@ from trailforge.generators.document_bundles.bundling.duplicates import (
 )
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.inference import Usage
-from trailforge.pipelines.dataset import StageRun
-from trailforge.pipelines.engine.model_stage import rejected_row
-from trailforge.pipelines.engine.progress import Steps
-from trailforge.pipelines.engine.shards import Receipt, Shard, missing_shards, write_receipt, write_table
-from trailforge.pipelines.runs.accounting import stage
+from trailforge.pipelines import StageRun
+from trailforge.pipelines.engine import Receipt, Shard, Steps, missing_shards, rejected_row, write_receipt, write_table
+from trailforge.pipelines.runs import stage
 from trailforge.retrieval.papers import is_paper_heading
 from trailforge.schemas import RejectedRow, SourceDocument, StageCount, Verdict, read_parquet, to_dict
 
 if TYPE_CHECKING:
-    from trailforge.pipelines.engine.beam_work import Begin, Collection
+    from trailforge.pipelines.engine import Begin, Collection
 
 NAME = "clean"
 TABLE = "documents"
@@ -77,7 +75,7 @@ def clean(run: StageRun) -> None:
     missing = missing_shards(run.folder, run.shards)
     if not missing:
         return
-    from trailforge.pipelines.engine.beam_work import beam_pipeline
+    from trailforge.pipelines.engine import beam_pipeline
 
     names = frozenset(shard.name for shard in missing)
     folder, config = str(run.folder), run.config

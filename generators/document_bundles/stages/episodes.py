@@ -9,9 +9,8 @@ from trailforge.generators.document_bundles.episode_rows import episode_sft_row
 from trailforge.generators.document_bundles.episodes import EpisodeContext, make_episodes, planner_of
 from trailforge.generators.document_bundles.stages.cleaning import TABLE as DOCUMENTS
 from trailforge.inference import Meter, ModelClient
-from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
-from trailforge.pipelines.engine.shards import ItemResult
-from trailforge.pipelines.runs.accounting import stage
+from trailforge.pipelines.engine import ItemResult, ModelStage, ModelWork, rejected_row
+from trailforge.pipelines.runs import stage
 from trailforge.retrieval import open_tools
 from trailforge.schemas import (
     BundleQuestion,

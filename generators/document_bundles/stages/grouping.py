@@ -40,15 +40,24 @@ from trailforge.generators.document_bundles.bundling.names import few_names, joi
 from trailforge.generators.document_bundles.bundling.units import Documents, SharedNames
 from trailforge.generators.document_bundles.config import EncoderConfig, encoder_of
 from trailforge.generators.document_bundles.maps import bundle_sizes, map_of_documents
-from trailforge.pipelines.cards.plots import write_figure
-from trailforge.pipelines.dataset import StageRun
-from trailforge.pipelines.engine.files import output_errors, plain_files, unfinished_name, write_text
-from trailforge.pipelines.engine.model_stage import rejected_row
-from trailforge.pipelines.engine.shards import Shard, file_entry, finish_shard, missing_shards, write_table
-from trailforge.pipelines.runs.accounting import stage
-from trailforge.retrieval.backends.vectors import embedded_text
-from trailforge.retrieval.entities import CaseCounts, merge_short_names, names_of
-from trailforge.retrieval.words import words_of
+from trailforge.pipelines import StageRun
+from trailforge.pipelines.cards import write_figure
+from trailforge.pipelines.engine import (
+    Shard,
+    file_entry,
+    finish_shard,
+    missing_shards,
+    output_errors,
+    plain_files,
+    rejected_row,
+    unfinished_name,
+    write_table,
+    write_text,
+)
+from trailforge.pipelines.runs import stage
+from trailforge.retrieval import CaseCounts, names_of, words_of
+from trailforge.retrieval.backends import embedded_text
+from trailforge.retrieval.entities import merge_short_names
 from trailforge.schemas import (
     Bundle,
     BundleInput,
@@ -118,7 +127,7 @@ def embed(run: StageRun) -> None:
     if not missing:
         return
 
-    from trailforge.pipelines.engine.beam_work import beam_pipeline
+    from trailforge.pipelines.engine import beam_pipeline
 
     with beam_pipeline(run.folder, run.arguments, run.config.schedule.patience) as begin:
         begin.spread("Shards", missing).map("Embed", _embed, str(run.folder), run.config.encoder)
@@ -240,7 +249,7 @@ def _bundle_parts(run: StageRun, planned: ClusterPlan, made_of: str) -> list[Par
     missing = [(number, rows) for number, rows in enumerate(planned.parts) if not _result(work, number).exists()]
 
     if missing:
-        from trailforge.pipelines.engine.beam_work import beam_pipeline
+        from trailforge.pipelines.engine import beam_pipeline
 
         with beam_pipeline(run.folder, run.arguments, run.config.schedule.patience) as begin:
             begin.spread("Parts", missing).map("Bundle", _bundle_part, str(work), run.config.bundles, run.config.seed)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from trailforge.filters import first_rejection
 from trailforge.filters.answers import open_scorer
-from trailforge.filters.base import first_rejection
 from trailforge.filters.bundle_readings import judge_question
 from trailforge.filters.bundle_twins import used_fact
 from trailforge.filters.bundles import judge_unread
@@ -19,9 +19,8 @@ from trailforge.generators.document_bundles.write import (
     seal,
 )
 from trailforge.inference import ModelClient
-from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
-from trailforge.pipelines.engine.shards import ItemResult
-from trailforge.pipelines.runs.accounting import stage
+from trailforge.pipelines.engine import ItemResult, ModelStage, ModelWork, rejected_row
+from trailforge.pipelines.runs import stage
 from trailforge.retrieval import SentenceReader
 from trailforge.schemas import BundleInput, BundleQuestion, RejectedRow, Verdict, to_dict
 

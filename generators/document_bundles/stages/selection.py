@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from trailforge.filters.base import first_rejection, scores_of
+from trailforge.filters import first_rejection, scores_of
 from trailforge.filters.bundle_twins import duplicate_question
 from trailforge.filters.bundles import Benchmarks, benchmarks_of, contaminated
 from trailforge.generators.document_bundles.config import BundleRunConfig, SelectionConfig, encoder_of
 from trailforge.generators.selecting import finish_selection, read_candidates, write_parts
-from trailforge.pipelines.dataset import StageRun
-from trailforge.pipelines.engine.shards import missing_shards
+from trailforge.pipelines import StageRun
+from trailforge.pipelines.engine import missing_shards
 from trailforge.pipelines.sources import read_benchmark
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.backends import Encoder
 from trailforge.schemas import BundleQuestion, Verdict
 
 TABLE = "bundle_questions"

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trailforge.schemas import InvalidInput, KgShape
-from trailforge.schemas.errors import check_least
+from trailforge.schemas import InvalidInput, KgShape, check_least
 
 MOST_HOPS = 4
 CLOSED_LISTS = (

@@ -11,9 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from trailforge.generators.kg_questions.paths.config import KgPathConfig
-from trailforge.retrieval.kg import KgStore
-from trailforge.retrieval.kg.columns import stretch
-from trailforge.retrieval.kg.graph import Adjacency
+from trailforge.retrieval.kg import Adjacency, KgStore, stretch
 from trailforge.schemas import KgTriple
 
 

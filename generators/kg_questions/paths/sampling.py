@@ -16,7 +16,7 @@ from math import ceil
 
 import numpy as np
 
-from trailforge.filters.kg.questions import is_named
+from trailforge.filters.kg import is_named
 from trailforge.generators.kg_questions.paths.config import Form, KgPathConfig, share_out
 from trailforge.generators.kg_questions.paths.facts import (
     Edge,

@@ -39,13 +39,12 @@ from trailforge.generators.kg_questions.worlds.searches import (
     measure,
     most_per_answer,
 )
-from trailforge.pipelines.demand import NOT_DEMANDED
-from trailforge.pipelines.engine.files import new_folder, sha256_of
-from trailforge.retrieval.backends.bm25 import Bm25Retriever
+from trailforge.pipelines import NOT_DEMANDED
+from trailforge.pipelines.engine import new_folder, sha256_of
+from trailforge.retrieval.backends import Bm25Retriever
+from trailforge.retrieval.kg import MANIFEST as STORE_MANIFEST
 from trailforge.retrieval.kg import KgStore
-from trailforge.retrieval.kg.layout import MANIFEST as STORE_MANIFEST
-from trailforge.schemas import NothingLeft, to_dict
-from trailforge.schemas.errors import NOTICE
+from trailforge.schemas import NOTICE, NothingLeft, to_dict
 
 __all__ = ["WorldConfig", "make_world"]
 

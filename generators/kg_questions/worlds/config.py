@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trailforge.generators.kg_questions.paths.config import MOST_HOPS
-from trailforge.pipelines.demand import NOT_DEMANDED, Demand
-from trailforge.schemas import InvalidInput
-from trailforge.schemas.errors import check_least
+from trailforge.pipelines import NOT_DEMANDED, Demand
+from trailforge.schemas import InvalidInput, check_least
 
 NameStyle = Literal["real", "invented"]
 """The graph's own names, or made-up ones that no model has read of."""

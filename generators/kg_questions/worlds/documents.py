@@ -18,8 +18,8 @@ from trailforge.generators.kg_questions.worlds.config import WorldConfig
 from trailforge.generators.kg_questions.worlds.names import WorldNames
 from trailforge.generators.kg_questions.worlds.questions import YEAR, WorldHop, WorldQuestion, is_of_years
 from trailforge.generators.kg_questions.worlds.statements import Statement, statements_of
+from trailforge.retrieval import words_of
 from trailforge.retrieval.kg import KgStore
-from trailforge.retrieval.words import words_of
 from trailforge.schemas import Document, KgFact, KgNode, KgTriple
 
 FactKey = tuple[str, str, str]

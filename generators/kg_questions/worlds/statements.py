@@ -14,9 +14,9 @@ from trailforge.generators.kg_questions.wording import (
     mention_of,
     phrase_of,
 )
-from trailforge.inference.prompts import Prompts
+from trailforge.inference import Prompts
+from trailforge.retrieval import words_of
 from trailforge.retrieval.english import PARTICIPLES, PREPOSITIONS, is_finite
-from trailforge.retrieval.words import words_of
 from trailforge.schemas import KgFact, KgNode
 
 _FURTHER = Prompts("trailforge.generators.kg_questions.worlds")

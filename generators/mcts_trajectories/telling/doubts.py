@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from trailforge.filters.base import count_faults
-from trailforge.filters.grounding import bears_out, given_answers, is_computed
-from trailforge.filters.thoughts import quotes
+from trailforge.filters import bears_out, count_faults, given_answers, is_computed, quotes
 from trailforge.generators.mcts_trajectories.telling.form import ThoughtsReply, fields_of, sub_question_of
 from trailforge.generators.mcts_trajectories.telling.story import Story
 from trailforge.rewards import mentions, normalize_answer, states

@@ -20,9 +20,9 @@ from trailforge.generators.mcts_trajectories.telling.story import (
     outline,
     stands_in_passages,
 )
-from trailforge.inference.structured import object_schema
-from trailforge.mcts.plan import resolve
-from trailforge.protocols.base import passage_lines
+from trailforge.inference import object_schema
+from trailforge.mcts import resolve
+from trailforge.protocols import passage_lines
 from trailforge.schemas import Step
 
 _TRUE_OR_FALSE = "true or false"

@@ -8,8 +8,7 @@ from difflib import SequenceMatcher
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from trailforge.protocols import REACT
-from trailforge.protocols.turns import Search, Turn
+from trailforge.protocols import REACT, Search, Turn
 from trailforge.rewards import normalize_answer, states
 from trailforge.schemas import MalformedReply, Message, SpanKind, Step, TextSpan, Trajectory
 

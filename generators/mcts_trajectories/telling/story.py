@@ -12,17 +12,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from trailforge.filters.trajectories import shown_at
+from trailforge.filters import shown_at
 from trailforge.generators.mcts_trajectories.telling.spans import Sentence, write_turn
 from trailforge.generators.sft_rows import whole_conversation
-from trailforge.inference.prompts import Prompts, Sentences
-from trailforge.mcts.plan import asked_for, references
-from trailforge.protocols import REACT
-from trailforge.protocols.transcripts import find_right_by, make_truth
-from trailforge.protocols.turns import Observation, Turn
+from trailforge.inference import Prompts, Sentences
+from trailforge.mcts import asked_for, references
+from trailforge.protocols import REACT, Observation, Turn, find_right_by, make_truth
 from trailforge.rewards import mentions, normalize_answer, same_answer, states
-from trailforge.schemas import ErrorType, MalformedReply, Message, Passage, SftRow, SpanKind, Step, TextSpan, Trajectory
-from trailforge.schemas.text import count_conversation
+from trailforge.schemas import (
+    ErrorType,
+    MalformedReply,
+    Message,
+    Passage,
+    SftRow,
+    SpanKind,
+    Step,
+    TextSpan,
+    Trajectory,
+    count_conversation,
+)
 
 PROMPTS = Prompts("trailforge.generators.mcts_trajectories", "trailforge.generators")
 ReasoningRows = Literal["search", "reread"]

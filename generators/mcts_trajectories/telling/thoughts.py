@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from trailforge.filters import trajectories
-from trailforge.filters.thoughts import quotes, unfounded_thoughts
+from trailforge.filters import malformed_tags, quotes, unfounded_thoughts
 from trailforge.generators.mcts_trajectories.telling.doubts import Doubt, doubts_of
 from trailforge.generators.mcts_trajectories.telling.form import (
     ThoughtsReply,
@@ -28,12 +27,9 @@ from trailforge.generators.mcts_trajectories.telling.story import (
     outline,
     stands_in_passages,
 )
-from trailforge.inference import Sampling
-from trailforge.inference.asker import Asker, fill
+from trailforge.inference import Asker, Sampling, fill
 from trailforge.rewards import states
-from trailforge.schemas import MalformedReply, Step, ThoughtSource, Trajectory
-from trailforge.schemas.errors import check_least
-from trailforge.schemas.text import count_conversation
+from trailforge.schemas import MalformedReply, Step, ThoughtSource, Trajectory, check_least, count_conversation
 
 PURPOSE = "thoughts"
 
@@ -106,7 +102,7 @@ def thought_problem(row: Trajectory, story: Story, reply: ThoughtsReply, max_wor
         if field.holds == "thought" and not text_of(reply, field):
             return f"turn {field.turn}: {field.name} is empty"
     problem = span_problem(row)
-    verdicts = [trajectories.malformed_tags(row), unfounded_thoughts(row, max_words=max_words)]
+    verdicts = [malformed_tags(row), unfounded_thoughts(row, max_words=max_words)]
     return problem or next((verdict.detail for verdict in verdicts if not verdict.keep), "")
 
 

@@ -8,7 +8,7 @@ of the first step and the answer itself are taken. There is nothing to search: i
 
 from __future__ import annotations
 
-from trailforge.rows.fields import Fields
+from trailforge.rows import Fields
 from trailforge.schemas import Hop, InvalidInput, Question
 
 NAME: str = "bamboogle"

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trailforge.rows.fields import Fields
+from trailforge.rows import Fields
 from trailforge.schemas import InvalidInput, Question, SupportingDocument
 
 NAME: str = "fanoutqa"

@@ -22,7 +22,7 @@ from dataclasses import replace
 from trailforge.pipelines.sources.checks import check_question, distinct_aliases
 from trailforge.pipelines.sources.published import twowiki
 from trailforge.pipelines.sources.published.hotpotqa import paragraphs_of, read_context, read_supporting_facts
-from trailforge.rows.fields import Fields
+from trailforge.rows import Fields
 from trailforge.schemas import Hop, InvalidInput, Question, SupportingDocument
 
 NAME: str = "flashrag"

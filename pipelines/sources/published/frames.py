@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 
-from trailforge.rows.fields import Fields, expect
+from trailforge.rows import Fields, expect
 from trailforge.schemas import Question, SupportingDocument
 
 NAME: str = "frames"

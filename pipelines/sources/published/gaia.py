@@ -7,7 +7,7 @@ Its authors ask that they are not trained on: name the file as a `--benchmark` o
 
 from __future__ import annotations
 
-from trailforge.rows.fields import Fields
+from trailforge.rows import Fields
 from trailforge.schemas import InvalidInput, Question
 
 NAME: str = "gaia"

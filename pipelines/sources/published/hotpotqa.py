@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trailforge.rows.fields import Fields, expect
-from trailforge.rows.json_rows import parsed
+from trailforge.rows import Fields, expect, parsed
 from trailforge.schemas import Document, InvalidInput, Question, SupportingDocument
 
 NAME: str = "hotpotqa"

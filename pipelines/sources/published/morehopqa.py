@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 
 from trailforge.pipelines.sources.checks import check_question
 from trailforge.pipelines.sources.published.hotpotqa import paragraphs_of, read_context
-from trailforge.rows.fields import Fields
+from trailforge.rows import Fields
 from trailforge.schemas import Hop, InvalidInput, Question, SupportingDocument
 
 NAME: str = "morehopqa"

@@ -13,7 +13,7 @@ A row as published, shortened:
 from __future__ import annotations
 
 from trailforge.pipelines.sources.checks import check_question, distinct_aliases
-from trailforge.rows.fields import Fields
+from trailforge.rows import Fields
 from trailforge.schemas import Document, Hop, InvalidInput, Question
 
 NAME: str = "musique"

@@ -11,7 +11,7 @@ corpus of their own.
 
 from __future__ import annotations
 
-from trailforge.rows.fields import Fields
+from trailforge.rows import Fields
 from trailforge.schemas import InvalidInput, Question, SupportingDocument
 
 NAME: str = "phantomwiki"

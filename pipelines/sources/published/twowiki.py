@@ -18,7 +18,7 @@ from itertools import pairwise
 
 from trailforge.pipelines.sources.published.hotpotqa import paragraphs_of, read_context, read_supporting_facts
 from trailforge.rewards import normalize_answer
-from trailforge.rows.fields import Fields, expect
+from trailforge.rows import Fields, expect
 from trailforge.schemas import Hop, InvalidInput, Question, word_comparison
 
 NAME: str = "2wikimultihopqa"

@@ -16,7 +16,8 @@ from trailforge.flows.nights import windows
 from trailforge.flows.nights.makes import Make
 from trailforge.flows.nights.replanning import begin
 from trailforge.flows.nights.windows import WindowPlan, read_plan
-from trailforge.inference import Reply, Request, Sampling, SqliteLedger
+from trailforge.inference import Reply, Request, Sampling
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.engine.shards import Receipt, write_receipt
 from trailforge.schemas import OutputError

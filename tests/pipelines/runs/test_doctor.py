@@ -18,7 +18,8 @@ from tests.pipelines.support import FinishedRun
 from tests.support.model_server import fail_next, running, stats
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.generate import KgWriterConfig
-from trailforge.inference import ModelClient, Reply, Request, SqliteLedger
+from trailforge.inference import ModelClient, Reply, Request
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.inference.thoughts import Reasoning
 from trailforge.inference.vllm.server import VllmConfig
 from trailforge.pipelines.runs import doctor, doctor_search

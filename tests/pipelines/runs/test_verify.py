@@ -22,7 +22,8 @@ from tests.support.files import contents
 from trailforge.generators.mcts_trajectories.checks import tree_problems
 from trailforge.generators.mcts_trajectories.choice import over_cap
 from trailforge.generators.mcts_trajectories.telling.spans import moved_spans
-from trailforge.inference import Reply, Request, Sampling, SqliteLedger
+from trailforge.inference import Reply, Request, Sampling
+from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import (

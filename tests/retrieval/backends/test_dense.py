@@ -15,9 +15,10 @@ import pytest
 
 from tests.retrieval.backends.words import bench
 from tests.retrieval.support import DOCUMENTS, ids, run
-from trailforge.retrieval import DenseIndex, DenseRetriever, Encoder
 from trailforge.retrieval.backends import Workbench, load_backend, map_here
+from trailforge.retrieval.backends.dense import DenseIndex, DenseRetriever
 from trailforge.retrieval.backends.vectors import embedded_text
+from trailforge.retrieval.encoder import Encoder
 from trailforge.schemas import Document, RetrievalError
 
 pytestmark = pytest.mark.real_model

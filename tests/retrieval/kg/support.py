@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from trailforge.retrieval.kg import KgStore, Wikidata5M, build_kg
+from trailforge.retrieval.kg import KgStore, build_kg
 from trailforge.retrieval.kg.rows import Gathered
+from trailforge.retrieval.kg.sources import Wikidata5M
 
 ENTITIES = """\
 Q1\tAlbert Einstein\tEinstein\tA. Einstein

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.scripted import ScriptedModel, prompt_text
-from trailforge.retrieval.kg import MAX_KEPT, TripleQuery, filter_prompt, keep_triples
-from trailforge.retrieval.kg.tool import SCHEMA, keep_chosen
+from trailforge.retrieval.kg import MAX_KEPT, TripleQuery, keep_triples
+from trailforge.retrieval.kg.tool import SCHEMA, filter_prompt, keep_chosen
 from trailforge.schemas import KgTriple, MalformedReply
 
 QUERY = TripleQuery(

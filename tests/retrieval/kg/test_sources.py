@@ -14,18 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.retrieval.kg.support import write_wikidata5m
-from trailforge.retrieval.kg import (
-    Codex,
-    KgSource,
-    KgStore,
-    KqaJson,
-    Tables,
-    Wikidata5M,
-    build_kg,
-    match_entity,
-    open_source,
-)
+from trailforge.retrieval.kg import KgStore, build_kg, match_entity, open_source
 from trailforge.retrieval.kg.rows import Gathered, value_of
+from trailforge.retrieval.kg.sources import Codex, KgSource, KqaJson, Tables, Wikidata5M
 from trailforge.retrieval.kg.tables import read_statement
 from trailforge.schemas import InvalidInput, RejectedRow, read_parquet
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.retrieval.service.support import QUICK, serving
-from trailforge.retrieval import RetrieverConfig, build_index, open_index
+from trailforge.retrieval import RetrieverConfig
 from trailforge.retrieval.backends.declaration import MadePassage
 from trailforge.retrieval.corpus import Chunking
 from trailforge.retrieval.indexes.manifest import PAGES, describe_content, read_manifest
-from trailforge.retrieval.indexes.store import add_to_index
+from trailforge.retrieval.indexes.store import add_to_index, build_index, open_index
 from trailforge.retrieval.page_tools import PageHit, PageTools
 from trailforge.retrieval.pages.corpus import JoinedPages, WholePages, hits_of
 from trailforge.retrieval.pages.cutting import Paging, count_all, cut_pages

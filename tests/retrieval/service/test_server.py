@@ -15,7 +15,7 @@ from tests.retrieval.service.support import QUICK, ScriptedIndex, get, post, ser
 from tests.retrieval.support import DOCUMENTS
 from tests.support.growth import is_linear
 from tests.support.recorded import Answer, recorded
-from trailforge.retrieval import Bm25Retriever
+from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.kg import KgTool
 from trailforge.retrieval.pages.text import OpenedPage, Spot
 from trailforge.retrieval.service.client import connect

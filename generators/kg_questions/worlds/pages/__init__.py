@@ -21,12 +21,20 @@ from trailforge.generators.kg_questions.worlds.files import NAME, retrieval_line
 from trailforge.generators.kg_questions.worlds.names import WorldNames
 from trailforge.generators.kg_questions.worlds.pages.building import PageBuilder, PageWorld, SearchedHop
 from trailforge.generators.kg_questions.worlds.pages.trees import TreeQuestion, TreeSampler, describe_tree
-from trailforge.pipelines.engine.files import new_folder, sha256_of
+from trailforge.pipelines.engine import new_folder, sha256_of
+from trailforge.retrieval.kg import MANIFEST as STORE_MANIFEST
 from trailforge.retrieval.kg import KgStore
-from trailforge.retrieval.kg.layout import MANIFEST as STORE_MANIFEST
-from trailforge.retrieval.pages.cutting import Paging
-from trailforge.schemas import Hop, InvalidInput, NothingLeft, Question, SupportingDocument, to_dict
-from trailforge.schemas.errors import NOTICE, check_least
+from trailforge.retrieval.pages import Paging
+from trailforge.schemas import (
+    NOTICE,
+    Hop,
+    InvalidInput,
+    NothingLeft,
+    Question,
+    SupportingDocument,
+    check_least,
+    to_dict,
+)
 
 __all__ = ["PageWorldConfig", "make_page_world"]
 

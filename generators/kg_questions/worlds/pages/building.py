@@ -15,12 +15,11 @@ from trailforge.generators.kg_questions.worlds.pages.trees import TreeQuestion, 
 from trailforge.generators.kg_questions.worlds.pages.writing import PageDraft, PageWriter, WrittenPage
 from trailforge.generators.kg_questions.worlds.questions import WorldHop, WorldQuestion
 from trailforge.generators.kg_questions.worlds.searches import rewordings
-from trailforge.retrieval.backends.bm25 import Bm25Retriever
-from trailforge.retrieval.base import Retriever
-from trailforge.retrieval.corpus import Chunking
+from trailforge.retrieval import Retriever
+from trailforge.retrieval.backends import Bm25Retriever
+from trailforge.retrieval.indexes import Chunking
 from trailforge.retrieval.kg import KgStore
-from trailforge.retrieval.pages.cutting import PASSAGE_TOKENS, Paging, count_all, cut_pages, place_of
-from trailforge.retrieval.pages.text import OpenedPage
+from trailforge.retrieval.pages import PASSAGE_TOKENS, OpenedPage, Paging, count_all, cut_pages, place_of
 from trailforge.schemas import Document, KgFact, KgNode, KgTriple
 
 _MOST_FACTS = 12

@@ -10,7 +10,7 @@ from trailforge.generators.kg_questions.wording import PERSON, capital, mention_
 from trailforge.generators.kg_questions.worlds.documents import FactKey
 from trailforge.generators.kg_questions.worlds.names import WorldNames, invented_name
 from trailforge.generators.kg_questions.worlds.statements import statements_of
-from trailforge.inference.prompts import Prompts
+from trailforge.inference import Prompts
 from trailforge.schemas import Document, KgFact, KgNode
 
 _PROMPTS = Prompts("trailforge.generators.kg_questions.worlds")

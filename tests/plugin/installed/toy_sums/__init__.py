@@ -1,7 +1,7 @@
 """Questions that ask for a sum -> drafts -> signed sums and SFT rows: a data set that trailforge knows nothing of."""
 
 from toy_sums.rows import Sum
-from trailforge.pipelines.dataset import DataSet, RunOption, Stage, Table
+from trailforge.pipelines import DataSet, RunOption, Stage, Table
 from trailforge.schemas import Question, SftRow
 
 DATASET = DataSet(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toy_sums.rows import Sum
 from toy_sums.work import added, rows_for_sft
-from trailforge.pipelines.runs.verify import RowChecks
+from trailforge.pipelines.runs import RowChecks
 from trailforge.schemas import Question, SftRow, Verdict
 
 

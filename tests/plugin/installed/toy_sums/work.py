@@ -9,23 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from toy_sums.rows import Sum
-from trailforge.pipelines.cards.card import funnel_table
-from trailforge.pipelines.dataset import StageRun
-from trailforge.pipelines.engine.files import write_text
-from trailforge.pipelines.engine.shards import (
-    Receipt,
-    Shard,
-    file_entry,
-    finish_shard,
-    missing_shards,
-)
-from trailforge.pipelines.life import Draws, Life
-from trailforge.pipelines.runs.accounting import stage
-from trailforge.pipelines.runs.config import OutputConfig, RunConfig
-from trailforge.pipelines.runs.intake import RunInputs, Settings, take_in_questions
-from trailforge.pipelines.runs.stages import digest_of
-from trailforge.protocols import REACT
-from trailforge.protocols.turns import Turn
+from trailforge.pipelines import Draws, Life, StageRun
+from trailforge.pipelines.cards import funnel_table
+from trailforge.pipelines.engine import Receipt, Shard, file_entry, finish_shard, missing_shards, write_text
+from trailforge.pipelines.runs import OutputConfig, RunConfig, RunInputs, Settings, digest_of, stage
+from trailforge.pipelines.sources import take_in_questions
+from trailforge.protocols import REACT, Turn
 from trailforge.rewards import score_answer
 from trailforge.schemas import (
     ChatMessage,
