@@ -189,13 +189,7 @@ BESIDE_THE_DOOR: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
         ),
         "A curated set is a run that people finish: it writes the same end.",
     ),
-    ("*", "pipelines.runs"): (
-        (
-            "row_search",
-            "table_index",
-        ),
-        "Finding rows in finished tables is a subject of its own.",
-    ),
+    ("*", "pipelines.runs"): (("table_index",), "Finding rows in finished tables is a subject of its own."),
     ("*", "pipelines.show"): (
         (
             "common",
