@@ -189,7 +189,7 @@ class Retrieval:
     async def measure_nearest(
         self, supporting: Sequence[TitledText], retrieved: Sequence[TitledText], threshold: float
     ) -> tuple[float | None, ...]:
-        """Return the nearest similarities (`rewards.nearest_similarities`). Encodes only for a threshold below 1."""
+        """Return nearest similarities (`rewards.dynasearcher.nearest_similarities`). Encodes only for a threshold below 1."""
         if self._encoder is None or threshold >= 1.0:
             return nearest_similarities(supporting, retrieved, None)
         return await self._encoder.in_thread(nearest_similarities, supporting, retrieved, self._encoder.similarity)

@@ -242,9 +242,10 @@ class AgentEpisode:
 
     STORED_AS: ClassVar[str] = "AgentEpisode"
     SCHEMA_VERSION: ClassVar[str] = "1.4"
-    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1"), rename_back_end) | dict.fromkeys(
-        ("1.2", "1.3"), migration()
-    )
+    EARLIER: ClassVar[Earlier] = {
+        **dict.fromkeys(("1.0", "1.1"), rename_back_end),
+        **dict.fromkeys(("1.2", "1.3"), migration()),
+    }
 
     uid: str
     """Hash of question, agent with its settings, back end with its index, model and seed."""
@@ -313,9 +314,10 @@ class AgentTrajectory:
 
     STORED_AS: ClassVar[str] = "AgentTrajectory"
     SCHEMA_VERSION: ClassVar[str] = "1.5"
-    EARLIER: ClassVar[Earlier] = dict.fromkeys(("1.0", "1.1", "1.2"), _rename_in_episode) | dict.fromkeys(
-        ("1.3", "1.4"), migration()
-    )
+    EARLIER: ClassVar[Earlier] = {
+        **dict.fromkeys(("1.0", "1.1", "1.2"), _rename_in_episode),
+        **dict.fromkeys(("1.3", "1.4"), migration()),
+    }
 
     uid: str
     """Hash of the episode's uid and of the draw's number."""

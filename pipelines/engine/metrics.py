@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
-
 METRICS = "metrics.prom"
 NAMES = rf"{METRICS.replace('.', '[.]')}([.]\d+[.]\d+)?"
 """What the names of the file, and of one that is being written, match."""
@@ -31,6 +29,8 @@ def write_metrics(
     `done`, `total`: items. `counters`: of all its workers together. `rows`: by kind. All are gauges, since they begin
     anew with each start of a stage. It is a courtesy: a full disk ends no run here.
     """
+    from prometheus_client import CollectorRegistry, Gauge, write_to_textfile  # which the core has not
+
     registry = CollectorRegistry()
 
     def tell(name: str, said: str, value: int) -> None:

@@ -325,8 +325,7 @@ class _Watch:
             task = bar.add_task(self.unit, total=self.total, completed=self.done_before)
             while True:
                 is_last = self.stop.wait(_EVERY_S)
-                counters = read_progress(self.folder)
-                done, status.plain = self._look(counters, is_last=is_last)
+                done, status.plain, counters = self._look(is_last=is_last)
                 bar.update(task, completed=done)
                 now = time.monotonic()
                 if is_last or now >= next_report:
@@ -346,11 +345,12 @@ class _Watch:
         path = self.folder / FOLDER / metrics.METRICS
         metrics.write_metrics(path, labels, done, self.total, counters, row_kinds(counters))
 
-    def _look(self, counters: Counter[str], *, is_last: bool) -> tuple[int, str]:
+    def _look(self, *, is_last: bool) -> tuple[int, str, Counter[str]]:
+        counters = read_progress(self.folder)
         if not self.counts_items:
-            return self._finished(), describe_steps(counters)
+            return self._finished(), describe_steps(counters), counters
         self._warn(SupportCount(questions=counters[SUPPORT_SOUGHT], found=counters[SUPPORT_FOUND]), is_last=is_last)
-        return self.done_before + counters["items"], _status(counters, read_trouble(self.folder))
+        return self.done_before + counters["items"], _status(counters, read_trouble(self.folder)), counters
 
     def _warn(self, support: SupportCount, *, is_last: bool) -> None:
         """Say once that searches are in vain."""

@@ -201,7 +201,7 @@ def test_a_budget_of_tokens_is_counted_by_the_model_s_tokenizer_and_named(tmp_pa
         ((*CELL, "--kg", "."), InvalidInput, "searches no knowledge graph; leave it out"),
         ((*CELL, "--backend", "bm25=http://127.0.0.1:9"), InvalidInput, "two back ends are called bm25"),
         (("--agent", "r_search", "--backend", "bm25", "--prompt", "published"), InvalidInput, "prompt of r_search"),
-        ((*CELL, "--preset", "msearcher"), InvalidInput, "no preset 'msearcher'; there are demo, ragsearch"),
+        ((*CELL, "--preset", "msearcher"), InvalidInput, "no preset 'msearcher'; there are browse, demo, ragsearch"),
         ((*CELL, "--seeds", "0,one"), typer.BadParameter, "expected whole numbers"),
         ((*CELL, "--judge", "gpt"), typer.BadParameter, "expected URL#MODEL"),
         ((*CELL, "--max-cost", "3"), typer.BadParameter, "caps nothing without --prices"),

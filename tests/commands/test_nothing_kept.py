@@ -42,7 +42,7 @@ def test_a_run_that_kept_nothing_is_finished_and_ends_so_each_time_but_a_preview
     with running() as url:
         words = ("mcts-trajectories", "--questions", questions, "--preset", preset, "--model", url)
         shown = CliRunner().invoke(cli.app, [*map(str, words), "--preview"])
-        assert shown.exit_code == 0 and "nothing was kept of 3 questions (no_correct_rollout 3): see" in shown.output
+        assert shown.exit_code == 0 and "nothing was kept of 2 questions (no_correct_rollout 2): see" in shown.output
         ended = [trailforge(*words, "--out", tmp_path / "out") for _ in range(2)]
     for error in ended:
         assert isinstance(error, NothingKept) and error.exit_code == 14, error

@@ -32,7 +32,7 @@ def build(folder: Path, name: str, **numbers: Any) -> None:
 
 def change(folder: Path, made: manifest.IndexManifest, **changes: Any) -> None:
     content = to_dict(replace(made, **changes))
-    del content["seal"]
+    del content["seal"], content["pages"]
     write_sealed(folder / "index.json", content)
 
 
