@@ -189,7 +189,7 @@ class Retrieval:
     async def measure_nearest(
         self, supporting: Sequence[TitledText], retrieved: Sequence[TitledText], threshold: float
     ) -> tuple[float | None, ...]:
-        """Return nearest similarities (`rewards.dynasearcher.nearest_similarities`). Encodes only for a threshold below 1."""
+        """Return `rewards.dynasearcher.nearest_similarities`; only a threshold below 1 needs the encoder."""
         if self._encoder is None or threshold >= 1.0:
             return nearest_similarities(supporting, retrieved, None)
         return await self._encoder.in_thread(nearest_similarities, supporting, retrieved, self._encoder.similarity)
