@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from trailforge.commands.options import DemandFile
+from trailforge.schemas import InvalidInput
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -161,9 +162,24 @@ _Names = Annotated[Names, typer.Option(help="The graph's own names, or invented 
 _Seed = Annotated[int, typer.Option(help="The same seed and graph give the same bytes.")]
 _LEAST_PASSAGES = 10
 """Of a search over pages, which have several passages each."""
+_OF_DOCUMENTS = (
+    *("test_questions", "comparisons", "intersections", "look_alikes", "found_at_once", "distractors"),
+    *("max_facts", "demand"),
+)
+"""Parameters of `world` that a world of pages does not have."""
+
+
+def _refuse_options_of_documents(context: typer.Context) -> None:
+    """Raise `InvalidInput` for options that were given and say nothing of a world of pages."""
+    sources = {name: context.get_parameter_source(name) for name in _OF_DOCUMENTS}
+    given = [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]
+    if given:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise InvalidInput(f"a world of pages does not take {options}; leave it out", field="--pages")
 
 
 def world(
+    context: typer.Context,
     kg: _Kg,
     out: _WorldOut,
     questions: Annotated[int, typer.Option(min=1, help="Number of questions.")] = 1000,
@@ -188,9 +204,7 @@ def world(
 
     shared: dict[str, Any] = {"questions": questions, "names": names.value, "seed": seed}
     if pages is not None:
-        if test_questions or comparisons or demand:
-            problem = "a world of pages has neither test questions nor comparisons, and reads no quotas"
-            raise typer.BadParameter(problem, param_hint="--pages")
+        _refuse_options_of_documents(context)
         shared |= {"facts": _numbers(hops or "5,6,7,8,9"), "passages": max(passages, _LEAST_PASSAGES)}
         paged = PageWorldConfig(pages=pages, words=page_words, **shared)
         print(json.dumps(make_page_world(kg, out, paged, shows_progress=True), indent=1))

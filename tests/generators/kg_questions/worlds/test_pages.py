@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from tests.support.page_agents import (
@@ -167,6 +166,7 @@ def test_what_a_world_of_pages_has_not_is_refused(kg: Path, tmp_path: Path) -> N
     """In a line, before the graph is read."""
     with pytest.raises(InvalidInput, match="facts"):
         PageWorldConfig(facts=(1,))
-    options = ["--kg", str(kg), "--out", str(tmp_path / "w"), "--pages", "9", "--test-questions", "3"]
-    result = CliRunner().invoke(app, ["world", *options])
-    assert result.exit_code and isinstance(result.exception, typer.BadParameter | SystemExit)
+    options = ["--kg", str(kg), "--out", str(tmp_path / "w"), "--pages", "9"]
+    for given in (["--test-questions", "3"], ["--look-alikes", "0.5"], ["--max-facts", "4"]):
+        result = CliRunner().invoke(app, ["world", *options, *given])
+        assert isinstance(result.exception, InvalidInput) and f"does not take {given[0]};" in str(result.exception)
