@@ -126,16 +126,16 @@ class MeasuredQuestion:
         return ScoredReply(reply, score, self.scorer.accepts(score, by))
 
     async def draws_until_wrong(
-        self, documents: Sequence[SourceDocument], least: int = 1, share: float = 1.0
+        self, documents: Sequence[SourceDocument], least: int = 1, share: float = 1.0, *, guesses: bool = False
     ) -> list[ScoredReply]:
         """Replies until one is not right: as many right ones as a guesser rarely gets show that the documents do.
 
         Of who does not guess where nothing is known, `right_reads` are enough. `least`: so many at least. `share`: of
-        several correct options so much is right, if no wrong one is named.
+        several correct options so much is right, if no wrong one is named. `guesses`: the reader is asked to.
         """
         draws: list[ScoredReply] = []
         needed = right_draws_needed(guess_rate(self.row, share), self.config.most_chance)
-        if not self.is_guessing:
+        if not (self.is_guessing or guesses):
             needed = min(needed, self.config.right_reads)
         for sample in range(max(least, needed)):
             draw = await self.draw(documents, sample)
@@ -202,13 +202,16 @@ async def not_answerable(asked: MeasuredQuestion, documents: Sequence[SourceDocu
 async def fewer_documents_suffice(asked: MeasuredQuestion, documents: Sequence[SourceDocument]) -> Verdict:
     """One document alone gives the answer, or most of several correct options; with `leave_one_out`, or all but one do.
 
+    The reader gives what fits best there: a question whose answer a document lends itself to, since it tells of one
+    thing of the kind, needs no second search.
+
     Score: how right the best of these smaller sets is, 0 to 1: the mean score of its replies. The document of the last
     hop is read first, as it most often gives the answer away; the first set that suffices, or was not read to an end,
     ends it.
     """
     best = 0.0
     for part in smaller_sets(tuple(reversed(documents)), leave_one_out=asked.config.leave_one_out):
-        draws = await asked.draws_until_wrong(part, asked.config.right_reads, _ENOUGH_OPTIONS)
+        draws = await asked.draws_until_wrong(part, asked.config.right_reads, _ENOUGH_OPTIONS, guesses=True)
         best = max(best, sum(_score(draw) for draw in draws) / len(draws))
         names, last = " and ".join(document.id for document in part), draws[-1]
         detail = f"{names} give it: {last.reply!r}" if last.is_right else ""

@@ -84,7 +84,7 @@ that is answered from memory is left."""
 _NO_VERDICT = "no verdict"
 _FINDS = "What a rule found in them, by words alone: what both name, and what only one of them tells of it\n"
 _FURTHER = "Up to {{count}} are wanted, the best one first; each further one rests on other facts. "
-MODEL_PROMPTS = ("bundle_questions", MEND, REVIEW, "read_documents", "answer_from_memory")
+MODEL_PROMPTS = ("bundle_questions", MEND, REVIEW, "read_documents", "guess_from_documents", "answer_from_memory")
 STEP_PROMPTS = ("embedded_kind", "embedded_answer", "embedded_closed_book")
 """Of plug-ins that write by small steps."""
 
@@ -241,11 +241,7 @@ class BundleWork:
         config = self.context.config
         shown, letters = _in_other_order(row, f"{self.context.seed}:{row.uid}:{sample}") if sample else (row, {})
         text = render_documents(documents, config.longest_document)
-        prompt = (
-            fill(PROMPTS.text("read_documents"), documents=text, question=shown.asked().text)
-            if documents
-            else fill(PROMPTS.text("answer_from_memory"), question=shown.asked().text)
-        )
+        prompt = fill(PROMPTS.text(_reading_of(row, documents)), documents=text, question=shown.asked().text)
         temperature = config.read_temperature if documents else config.closed_book_temperature
         sampling = Sampling(temperature=temperature, top_p=config.top_p, max_tokens=config.read_max_tokens)
         purpose = "read" if documents else "closed_book"
@@ -254,6 +250,17 @@ class BundleWork:
             return None
         chosen = choose_options(reply.answer, shown.options) if letters else frozenset()
         return ", ".join(sorted(letters.get(each, each) for each in chosen)) or reply.answer.strip()
+
+
+def _reading_of(row: BundleQuestion, documents: Sequence[SourceDocument]) -> str:
+    """Return the name of the prompt by which a question is answered from these documents.
+
+    From fewer than it rests on the model gives what fits best: a searcher who has one of them would take it, too.
+    """
+    if not documents:
+        return "answer_from_memory"
+    has_all = {hop.document_id for hop in row.hops} <= {document.id for document in documents}
+    return "read_documents" if has_all else "guess_from_documents"
 
 
 def may_be_mended(against: Verdict) -> bool:

@@ -183,11 +183,11 @@ async def test_one_right_reply_from_fewer_documents_may_be_a_guess() -> None:
         (TWO_SIDED, "Ida", ["Mara"], ["Mara"], ["fewer_documents_suffice"], 6),
         (MULTIPLE, "A", ["A, B, C"], ["A, B, C", "A"], [], 4 + 2),
         (MULTIPLE, "A", ["A, B, C", "A, B"], ["A"], ["not_answerable"], 2 + 2),
-        # Who says that it does not know guesses neither here nor there.
+        # Who says that it does not know guesses from all documents no more; from fewer it is asked to.
         (SINGLE, "UNKNOWN", ["B"], ["C"], [], 2 + 2),
         (SINGLE, "UNKNOWN", ["B"], ["B", "UNKNOWN"], [], 4 + 2),
         (TWO_SIDED, "UNKNOWN", ["Mara"], ["UNKNOWN"], [], 2 + 2),
-        (TWO_SIDED, "UNKNOWN", ["Mara"], ["Mara"], ["fewer_documents_suffice"], 2),
+        (TWO_SIDED, "UNKNOWN", ["Mara"], ["Mara"], ["fewer_documents_suffice"], 6),
     ],
 )
 async def test_what_a_guess_could_be_is_read_again(
