@@ -35,6 +35,13 @@ FEWEST_CORRECT, MOST_CORRECT = 3, 5
 _SHARE_OR_RATE = re.compile(r"(?<!\d)(?<!\d[.,])\d(?:[.,]?\d)*+\s?(?:\\?%|percent\b|\w++/s(?:ec)?\b)", re.IGNORECASE)
 """`37.1%`, `2585 tokens/s`."""
 _NUMBER = re.compile(r"\d(?:[\d.,]*\d)?")
+_YEAR_OF_DATE = re.compile(
+    r"((?:jan|febr?|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\.? \d{1,2}),? (?:19|20)\d\d\b", re.IGNORECASE
+)
+"""News say the day, and the year stands at their head."""
+_CHOICE_OF = re.compile(r"\b(?:of|among|between) ([^?;:]+?)(?:, (?:which|who|whose)\b|[?]|$)", re.IGNORECASE)
+"""The list of "Of the harbours A, B and C, which …" and of "Which of A, B and C …?"."""
+_FEWEST_ITEMS = 3
 """`37.1`, `13,000`."""
 _DOUBLE = re.compile(r"\brather than\b|\binstead of\b", re.IGNORECASE)
 _PART_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -153,7 +160,8 @@ def calculated(row: BundleQuestion) -> Verdict:
     `$4.3 billion`) is said.
     """
     said = _numbers_of(" ".join(hop.evidence for hop in row.hops))
-    unsaid = sorted(_numbers_of(row.answer) - said) if row.type == "factual" else []
+    numbers = _NUMBER.findall(spell_in_figures(fold(_YEAR_OF_DATE.sub(r"\1", row.answer))))
+    unsaid = [each for each in numbers if not _numbers_of(each) <= said] if row.type == "factual" else []
     return count_faults("calculated", unsaid, lambda number: f"no quote says {number}")
 
 
@@ -204,9 +212,22 @@ def answer_in_question(row: BundleQuestion) -> Verdict:
 
 
 def names_two_sides(row: BundleQuestion) -> bool:
-    """A comparison: the question names its answer as one of two, "A or B"."""
+    """A comparison: the question names its answer as one of two, "A or B", or in a list to choose from."""
     asked, answer = f" {normalize_answer(row.question)} ", normalize_answer(row.answer)
-    return row.type == "factual" and bool(answer) and (f" {answer} or " in asked or f" or {answer} " in asked)
+    if row.type != "factual" or not answer:
+        return False
+    return f" {answer} or " in asked or f" or {answer} " in asked or _is_listed(row.question, answer)
+
+
+def _is_listed(question: str, answer: str) -> bool:
+    """Whether a question asks which of three or more, and has the answer among them."""
+    for found in _CHOICE_OF.finditer(question):
+        items = re.split(r", (?:and |or )?| and | or ", found[1])
+        is_list = len(items) >= _FEWEST_ITEMS and all(item[:1].isupper() or item[:1].isdigit() for item in items[1:])
+        bare = [normalize_answer(item) for item in items]
+        if is_list and any(item.startswith(answer) or item.endswith(answer) for item in bare):
+            return True
+    return False
 
 
 def gold_in_queries(

@@ -21,6 +21,7 @@ from trailforge.filters.bundles import (
     invalid_plan,
     judge_unread,
     named_by_score,
+    names_two_sides,
     single_source,
     stale_document,
     too_few_documents,
@@ -336,6 +337,23 @@ def test_other_words_of_a_sentence_are_another_fact() -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "answer", "is_listed"),
+    [
+        ("Of the harbours Visby, Slite, Klinte and Ronehamn, which got the most?", "Visby", True),
+        ("Of the harbours Visby, Slite, Klinte and Ronehamn, which got the most?", "Ronehamn", True),
+        ("Which of Visby, Slite or Klinte got the most?", "Klinte", True),
+        ("Which of Visby, Slite or Klinte got the most?", "Gotland", False),
+        ("In which year was the mayor of Visby, a town on Gotland, chosen?", "Visby", False),
+        ("Who is the mayor of Visby, which lies on Gotland?", "Visby", False),
+    ],
+)
+def test_the_answer_may_stand_in_a_list_to_choose_from(asked: str, answer: str, is_listed: bool) -> None:
+    row = question(question=asked, answer=answer, dag_nodes=())
+    assert names_two_sides(row) == is_listed
+    assert answer_in_question(row).keep == (is_listed or answer not in asked)
+
+
+@pytest.mark.parametrize(
     ("answer", "unsaid"),
     [
         ("14K", 1.0),
@@ -345,6 +363,8 @@ def test_other_words_of_a_sentence_are_another_fact() -> None:
         ("37.1 percent", 0.0),
         ("Ida", 0.0),
         ("from 3K to 20K", 1.0),
+        ("May 17, 2025", 0.0),
+        ("May 2025", 1.0),
     ],
 )
 def test_a_number_that_no_quote_says_is_calculated(answer: str, unsaid: float) -> None:
