@@ -1,4 +1,4 @@
-"""Live sources of documents behind one protocol: arXiv's export API, GNews, and Google News by way of Serper.
+"""Fetch documents from live sources behind one protocol: arXiv's export API, GNews, and Google News by way of Serper.
 
 Keys come from the environment when a fetch begins, and stand in no error. What is fetched differs from day to day:
 write it to a file first, and make runs from that.
@@ -51,7 +51,7 @@ from trailforge.schemas import (
 
 
 class DocumentFetcher(Protocol):
-    """A live source of documents."""
+    """A live source of documents, found by a query."""
 
     def fetch(
         self, query: str, *, since: date | None = None, until: date | None = None, limit: int = 100
@@ -332,7 +332,8 @@ def _article(*, url: str, title: str, text: str, published: str | None, language
 
 
 class NewsFetcher:
-    """GNews first; Serper when it gives fewer than `minimum` articles, or fails, as when its quota is used up."""
+    """Fetches from GNews first, and from Serper when GNews gives fewer than `minimum` articles, or fails, as when
+    its quota is used up."""
 
     def __init__(
         self, *, first: DocumentFetcher | None = None, second: DocumentFetcher | None = None, minimum: int = 10
@@ -344,7 +345,7 @@ class NewsFetcher:
     async def fetch(
         self, query: str, *, since: date | None = None, until: date | None = None, limit: int = 100
     ) -> AsyncIterator[SourceDocument]:
-        """See `DocumentFetcher`. An error of the first provider is raised only if the second fails too."""
+        """Fetch as `DocumentFetcher.fetch`. An error of the first provider is raised only if the second fails too."""
         _check_request(query, since, until, limit)
         seen: set[str] = set()
         failure: ProviderError | None = None
@@ -380,7 +381,7 @@ FETCHERS: Mapping[str, Callable[[], DocumentFetcher]] = {
 def fetch_to_file(
     origin: str, query: str, path: Path, *, since: date | None = None, until: date | None = None, limit: int = 100
 ) -> int:
-    """Write what a source finds as JSON Lines, and say how many documents that is. The file is whole or not there.
+    """Write what a source finds as JSON Lines, and return the number of documents. The file is whole or not there.
 
     Raises `OutputError` for a file that exists, `InvalidInput` for no documents at all, and as `DocumentFetcher.fetch`.
     """
