@@ -15,7 +15,7 @@ REJECTED = "rejected"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairAgreement:
-    """How far two people agree on the rows that both decided on."""
+    """The agreement of two people on the rows that both decided on."""
 
     people: tuple[str, str]
     rows: int
@@ -29,7 +29,7 @@ class PairAgreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterAgreement:
-    """How far one person agrees with the filters on the rows that both judged."""
+    """The agreement of one person with the filters on the rows that both judged."""
 
     who: str
     accepted: int

@@ -48,7 +48,7 @@ _TAIL = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stance:
-    """What one person last decided on one row."""
+    """The latest decision of one person on one row."""
 
     table: str
     uid: str
@@ -81,7 +81,8 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """What holds for each row, by table and uid, and the rows on which people differ."""
+    """The merged decisions of all people: what holds for each row, by table and uid, and the rows on which people
+    differ."""
 
     rulings: tuple[Ruling, ...]
     conflicts: tuple[Conflict, ...]

@@ -2,8 +2,8 @@
 curate`.
 
 Kinds of sources that people refuse stand in a log of their own: `curation/patterns.jsonl`, one `PatternDecision` a
-line. Each person's latest word on a field and pattern counts; a pattern is refused as long as anybody refuses it.
-Whether a text is a regular expression is the matter of `pipelines.sources.refused`, which searches for it.
+line. Each person's latest decision on a field and pattern counts; a pattern is refused as long as one person refuses
+it. `pipelines.sources.refused`, which searches for patterns, checks whether a text is a regular expression.
 """
 
 from __future__ import annotations

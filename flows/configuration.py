@@ -38,7 +38,7 @@ def configured_for_all(preset: str, model: str | None, model_name: str | None) -
 def datasets_for(preset: str) -> list[str]:
     """The data sets that a preset names; where it names none, those whose configuration it fits.
 
-    Where it fits none, raises the `InvalidInput` of `read_config` for the data set that knows most of its sections.
+    Where it fits none, it raises the `InvalidInput` of `read_config` for the data set that knows most of its sections.
     """
     if named := datasets_of(preset):
         return named

@@ -83,7 +83,7 @@ def nightly(
     `documents`: files, or patterns of files. `day`: None is the day, in UTC, for which the run was scheduled, however
     late it starts. `makes`: a file with the list of data sets (`presets/nights/`). `kg`: folder of a store; None leaves
     out what needs one. `most_…`: the first so many. `verdicts`: folders of curated runs or logs of theirs, or patterns
-    of these, as they are when the window takes its documents. `bands`: a file of bands; None: nobody is told. `caps`:
+    of these, as they are when the window takes its documents. `bands`: a file of bands; None: no alerts. `caps`:
     of each data set of a window. `keep_windows`, `curated`: see `flows.nights.retention`; None removes nothing, and
     never what this run made goes. `replan`: entries of the day's window that paid for calls, have no row, and are to
     go by other parameters than they were begun with. `cluster`: as `--cluster` of a data set's command. Raises at the

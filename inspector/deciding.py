@@ -37,7 +37,7 @@ Check = Callable[[Mapping[str, Any], Ruling], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curation:
-    """What people may decide on a run's rows, and the name of the person who decides."""
+    """The rules by which people decide on a run's rows, and the name of the person who decides."""
 
     tables: tuple[str, ...]
     """Names of the tables on whose rows people decide; empty for a curated data set."""

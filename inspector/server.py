@@ -114,8 +114,8 @@ def _is_loopback(host: str) -> bool:
 class Guesses:
     """Counts wrong passwords of the whole process: a person who opens ten pages, from ten addresses, guesses no faster.
 
-    Each wrong one doubles the time, from a second to a minute, in which no password is looked at, not even the right
-    one.
+    Each wrong password doubles the time, from a second to a minute, in which no password is looked at, not even the
+    right one.
     """
 
     clock: Callable[[], float] = time.monotonic

@@ -25,7 +25,7 @@ _MOST_COLUMNS = 6
 
 @cache
 def show_of(dataset: str) -> Show:
-    """What a data set shows of itself; its tables field by field where it declares nothing.
+    """The rows and tables that a data set shows of itself; its tables field by field where it declares nothing.
 
     Raises `InvalidInput` for a data set that is not installed.
     """
@@ -109,7 +109,7 @@ _REJECTED = ShownTable(name="rejected", title="Rejected rows", describe=lambda r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Rows of one table that were found."""
+    """The rows of one table that a search found."""
 
     table: str
     numbers: tuple[int, ...]

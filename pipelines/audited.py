@@ -260,7 +260,8 @@ def read_audit(folder: Path) -> AuditManifest:
 
 
 def read_audited(folder: Path | None) -> Audited:
-    """What an audit sets aside; nothing for None. Raises `InvalidInput` as `read_audit`, and for a changed file."""
+    """Read what an audit sets aside; None gives an audit that sets nothing aside. Raises `InvalidInput` as
+    `read_audit`, and for a changed file."""
     if folder is None:
         return NOT_AUDITED
     manifest = read_audit(folder)

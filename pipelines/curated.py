@@ -56,8 +56,8 @@ def decidable(dataset: str) -> tuple[str, ...]:
 def source_column(table: str) -> str:
     """The column of a table that holds the id of the question, document or path that a row was made of.
 
-    Empty where that is not one thing. Raises `InvalidInput` for a table on whose rows nobody decides: it would lose
-    what people reject.
+    It is empty where that is not one thing. Raises `InvalidInput` for a table on whose rows people do not decide: it
+    would lose what they reject.
     """
     if table == "rejected":
         return ""

@@ -1,9 +1,9 @@
 """The contract of a data set: one declaration that says all that generic code needs to know of it.
 
-A data set declares `DATASET = DataSet(...)` in `generators/<data set>/__init__.py`, or in a package of somebody else's,
-and pyproject.toml names it under `[project.entry-points."trailforge.datasets"]`; `pipelines.datasets` finds it by that
-name. A declaration imports nothing heavy: what is, it names as `"module:attribute"` (a `Reference`), which is imported
-when it is used.
+A data set declares `DATASET = DataSet(...)` in `generators/<data set>/__init__.py`, or in another package, and
+pyproject.toml names it under `[project.entry-points."trailforge.datasets"]`; `pipelines.datasets` finds it by that
+name. A declaration imports nothing heavy: heavy things are named as `"module:attribute"` (a `Reference`), which is
+imported when it is used.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class Table:
     """Whether a row is itself an input of other runs, so that rejecting it refuses its uid there. Rows of `inputs`
     always are."""
     patterns: Mapping[PatternField, Parts] = field(default_factory=dict)
-    """Of inputs: the texts that a pattern of `trailforge curate refuse` can be held against. By `question` or `text`
-    inputs of one id are told apart; without these, the id says all of an input."""
+    """The texts of an input that a pattern of `trailforge curate refuse` can be held against. Inputs with the same
+    id are told apart by their `question` or `text`; without these fields, the id says all of an input."""
     fixable: tuple[str, ...] = ()
     """Fields that people may change: those from which no figure follows that only the run can measure again."""
     refit: Reference | None = None

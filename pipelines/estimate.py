@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageEstimate:
-    """What the calls for one purpose would use, summed over all items."""
+    """The expected use of the calls for one purpose, summed over all items."""
 
     stage: str
     usage: Usage
@@ -57,7 +57,7 @@ class Estimate:
 
 
 def sample(rows: Iterable[T], limit: int | None, seed: int, source: Path) -> tuple[list[T], int]:
-    """Some of the first `limit` rows, each as likely as the others, and how many rows there are.
+    """Draw some of the first `limit` rows, each as likely as the others, and count how many rows there are.
 
     Raises `InvalidInput` when there are none.
     """

@@ -51,12 +51,12 @@ class IndexConfig:
 
     @property
     def chunking(self) -> Chunking | None:
-        """How documents are cut; None: not at all."""
+        """The cut of documents into passages; None: documents are not cut."""
         return Chunking(tokens=self.chunk_tokens, overlap=self.chunk_overlap) if self.chunk_tokens else None
 
     @property
     def pages(self) -> Paging | None:
-        """How documents are made pages; None: not at all."""
+        """The paging of documents; None: documents are not made pages."""
         return None if self.page_words is None else Paging(words=self.page_words)
 
     def with_pages(self, are_pages: bool, words: int | None) -> IndexConfig:

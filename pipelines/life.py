@@ -53,7 +53,7 @@ class Chosen(NamedTuple, Generic[R]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draws(Generic[R]):
-    """What was drawn on one item: rows, failures, and what the calls cost."""
+    """The draws on one item: rows, failures, and what the calls cost."""
 
     rows: Sequence[R] = ()
     """The rows in the order of their draws."""
@@ -105,7 +105,7 @@ def _derive_nothing(rows: Sequence[Any], item: Any, config: Any) -> Sequence[Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """How the rows of a data set come to be, item by item."""
+    """The declaration of how the rows of a data set come to be, item by item."""
 
     name: str
     """Name of the stage, and of the line of the books that counts its items."""

@@ -22,7 +22,7 @@ State = Literal["complete", "running", "stopped", "unreadable"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowStatus:
-    """How far a window is."""
+    """The state of a window: how far its runs are, and what to do next."""
 
     day: str
     state: State

@@ -31,7 +31,7 @@ STYLE = """
 
 @dataclass(slots=True)
 class Desk:
-    """What the Decide view keeps of a person's visit.
+    """The state of a person's visit to the Decide view.
 
     Callbacks change it through the object that they are given. Nothing in it is read or written by way of Streamlit's
     session: there a run breaks off as soon as another one is asked for, and half of what was pressed would be lost.

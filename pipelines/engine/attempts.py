@@ -6,7 +6,7 @@ worker whose progress file no longer changes, or that never had one while the ot
 may wait for a dead one for ever.
 
 Where a cluster gives the shards of a lost worker to others, the lost one may come back: it stood still, or its network
-did. So whoever begins a shard *claims* it, and writes its files only while the claim is its own.
+did. So a worker that begins a shard *claims* it, and writes its files only while the claim is its own.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def describe_steps(counters: Counter[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """When the counting process began, and what others had finished before it."""
+    """The time at which the counting process began, and the shards that were finished before it."""
 
     at: float
     """Time in seconds since 1970."""

@@ -57,7 +57,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportCount:
-    """How often searches bring the documents that answers rest on. Both numbers add up over items."""
+    """Counts of how often searches bring the documents that answers rest on. Both numbers add up over items."""
 
     questions: int = 0
     """Number of questions that were searched for and whose supporting documents are known."""
@@ -194,7 +194,7 @@ def receipts_in(folder: Path) -> list[Path]:
 
 
 def receipt_path(folder: Path, shard: Shard) -> Path:
-    """Where a shard's receipt stands once it is finished."""
+    """The path of a shard's receipt once it is finished."""
     return folder / RECEIPTS / f"{shard.name}.json"
 
 

@@ -21,7 +21,7 @@ from trailforge.schemas import InvalidInput, from_dict, stored_name, to_dict, ve
 SHARD_SIZE = 16
 """Number of inputs in a shard, unless a configuration says otherwise."""
 EMBEDDED = "embedded"
-"""What stands in place of a server's URL for the packaged model, on a server that the run starts."""
+"""Value in place of a server's URL that means the packaged model, on a server that the run starts."""
 T = TypeVar("T")
 C = TypeVar("C", bound="RunConfig")
 G = TypeVar("G", bound="GraphRunConfig")
@@ -29,7 +29,7 @@ G = TypeVar("G", bound="GraphRunConfig")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """Which model, where, and what it costs."""
+    """The model that a run asks: its name, its server, and what it costs."""
 
     name: str = "Qwen/QwQ-32B"
     """The model's name, as the server knows it. It is part of every ledger key, so the same model may move to
@@ -53,7 +53,7 @@ class ModelConfig:
     extra_body: str = ""
     """JSON object that is sent with every call, e.g. `{"chat_template_kwargs": {"enable_thinking": false}}`."""
     parameters: Parameters = field(default_factory=Parameters)
-    """How requests are written for servers that want another form: `{omit: [seed]}`, `{stream: true}`, …"""
+    """Changes to requests, for servers that want another form: `{omit: [seed]}`, `{stream: true}`, …"""
     prompt_price_per_million: float = 0.0
     completion_price_per_million: float = 0.0
     cached_price_per_million: float | None = None
@@ -103,7 +103,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleConfig:
-    """How much of a run is under way at a time."""
+    """The settings of how much of a run is under way at a time."""
 
     questions_in_flight: int = 256
     """Questions that a worker handles at a time. A search asks for little more than one call at a time: four
@@ -135,7 +135,7 @@ class ScheduleConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputConfig:
-    """How rows are cut and written."""
+    """The settings of how rows are cut into shards and written."""
 
     shard_size: int = SHARD_SIZE
     """Number of questions in a shard."""
@@ -169,7 +169,7 @@ class RunConfig(ABC):
     seed: int = 0
     card: CardConfig = field(default_factory=CardConfig)
     redo: int = 0
-    """How often cut replies of this run were asked for anew (`--redo truncated`)."""
+    """Number of times that cut replies of this run were asked for anew (`--redo truncated`)."""
     audited: str = ""
     """Hash of what an audit found of the questions (`--audited`); empty: no audit is used."""
     demand: str = ""

@@ -52,7 +52,7 @@ class OwnFiles:
     dataset: DataSet
 
     def refuse_strangers(self) -> None:
-        """Raise `OutputError` for a folder that holds things and no run, or whose tables are links to elsewhere."""
+        """Refuse a folder that holds files and no run, or whose tables are links to elsewhere. Raises `OutputError`."""
         with output_errors(self.folder):
             if not self.folder.is_dir():
                 return
@@ -116,7 +116,7 @@ class OwnFiles:
         damage.
 
         Each file is read once. `tell` is given a line for each that is damaged. Damaged inputs are told of, and stay:
-        the intake puts good ones in their place. So does a card that was changed, which may be somebody's work, while
+        the intake puts good ones in their place. So does a card that was changed, which may be a person's work, while
         nothing else is damaged; else it is kept aside (`keep_changed`). Receipts of later stages that do not say what
         they were made of go with those before them, since what is made again may differ.
         """

@@ -48,7 +48,7 @@ EVERY_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """What the process that holds the folder has done since it began, and how fast."""
+    """The work and the pace of the process that holds the folder, since it began."""
 
     seconds: float
     items: int
@@ -64,7 +64,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """How far a run is. Before there is a run, all figures are 0."""
+    """The status of a run: how far it is, and what it has made and spent. Before there is a run, all figures are 0."""
 
     folder: str
     state: State

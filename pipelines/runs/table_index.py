@@ -172,7 +172,7 @@ class TableIndex:
         return np.array([number for _, number in sorted(divided)], np.int64)
 
     def counts(self, columns: Sequence[str]) -> dict[str, Counter[str]]:
-        """How many rows have each value of some text columns, the most frequent first; rows without a value do not
+        """Count the rows for each value of some text columns, the most frequent first; rows without a value do not
         count.
 
         One reading covers all columns that were not counted before.
@@ -193,7 +193,7 @@ class TableIndex:
     def json_texts(self, column: str, fields: Sequence[str], *, among: Set[str]) -> list[tuple[str, ...]]:
         """Some fields of the JSON objects in a text column, for objects that have no fields but those of `among`.
 
-        Objects of which one of the fields is no text are left out.
+        Objects of which one of the wanted fields is no text are left out.
         """
         self._check_column(column)
         found: list[tuple[str, ...]] = []

@@ -133,7 +133,7 @@ def texts_of(text: str) -> list[str]:
 
 
 def like_of(text: str) -> str:
-    """The id of the row whose like a search wants; empty where it wants none, or cannot be read."""
+    """The id of the row that a search wants similar rows for; empty where it wants none, or cannot be read."""
     try:
         return next((term.value for term in parse_search(text) if term.is_like), "")
     except InvalidInput:

@@ -381,7 +381,7 @@ class ShownTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Show:
-    """What a data set shows of its runs, in a terminal and on the page."""
+    """The declaration of what a data set shows of its runs, in a terminal and on the page."""
 
     path: str
     """Path of the page's view in the address."""

@@ -65,7 +65,7 @@ _TITLES = frozenset(USUAL["title"])
 _LANGUAGE = re.compile(r"([a-z]{2})(?:[-_].*)?", re.IGNORECASE)
 _LABELLED = re.compile(r"(.+?):(\w+=.*)")
 EACH = "each"
-"""What stands in place of a source's name to make each document of the file a source by itself, as papers are."""
+"""Value in place of a source's name that makes each document of the file a source by itself, as papers are."""
 _FORM = f"FILE:kind=KIND,source=NAME (or source={EACH}: each document is a source by itself)"
 _KINDS: tuple[str, ...] = get_args(SourceKind)
 

@@ -56,10 +56,12 @@ class DocumentFetcher(Protocol):
     def fetch(
         self, query: str, *, since: date | None = None, until: date | None = None, limit: int = 100
     ) -> AsyncIterator[SourceDocument]:
-        """Up to `limit` documents that the source finds for the query, published from `since` to `until` (included).
+        """Fetch up to `limit` documents that the source finds for the query, published from `since` to `until`
+        (included).
 
-        No document comes twice, and none without text. Raises `InvalidInput` for a request that makes no sense or a key
-        that is not set, `ServerUnavailable` when the source does not answer, and `ProviderError` when it refuses.
+        No document comes twice, and none without text. Raises `InvalidInput` for a request that makes no sense or a
+        key that is not set, `ServerUnavailable` when the source does not answer, and `ProviderError` when it
+        refuses.
         """
         ...
 
@@ -151,7 +153,7 @@ class _PagedSource(ABC):
 class ArxivFetcher(_PagedSource):
     """arXiv's export API (info.arxiv.org/help/api/user-manual): papers by the day of their first version, newest first.
 
-    A query in its syntax (`cat:cs.CL AND ti:search`), or words that all must occur. At most 30,000 results: for more,
+    Queries use its syntax (`cat:cs.CL AND ti:search`), or words that all must occur. At most 30,000 results: for more,
     split the window. A page may be empty before the end, and be there a moment later; and the number of results is
     counted too high, so that an empty page that stays empty is the end. See `retrieval.web.providers`.
     """
@@ -214,7 +216,7 @@ _LANGUAGE = "en"
 class GNewsFetcher(_PagedSource):
     """GNews (docs.gnews.io), search endpoint: articles with a beginning of their text, the newest first.
 
-    A query in its syntax: words, "phrases", AND, OR, NOT. The free plan allows one request a second.
+    Queries are in its syntax: words, "phrases", AND, OR, NOT. The free plan allows one request a second.
     """
 
     name = "GNews"
@@ -261,7 +263,7 @@ def _parse_gnews(content: bytes) -> tuple[int, list[Fields]]:
 class SerperFetcher(_PagedSource):
     """Google News by way of Serper (serper.dev): titles and snippets of articles, in Google's order.
 
-    A query as one types it at Google. `3 weeks ago` names no day, so it is left out.
+    Queries are as one types them at Google. `3 weeks ago` names no day, so it is left out.
     """
 
     name = "Serper"
@@ -332,8 +334,7 @@ def _article(*, url: str, title: str, text: str, published: str | None, language
 
 
 class NewsFetcher:
-    """Fetches from GNews first, and from Serper when GNews gives fewer than `minimum` articles, or fails, as when
-    its quota is used up."""
+    """Fetches from GNews first; from Serper when GNews gives fewer than `minimum` articles or fails (quota used up)."""
 
     def __init__(
         self, *, first: DocumentFetcher | None = None, second: DocumentFetcher | None = None, minimum: int = 10
