@@ -1,4 +1,4 @@
-"""What people decide on rows: log, rulings, fixes, and the run they are applied to."""
+"""Record what people decide on rows, and apply it: the log, rulings, fixes, and the curated data set that follows."""
 
 from typing import TYPE_CHECKING
 

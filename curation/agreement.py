@@ -1,4 +1,4 @@
-"""How far people agree with each other, and with the filters, on whether a row is to be kept."""
+"""Measure how far people agree with each other, and with the filters, on whether a row is to be kept."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from itertools import combinations
 from trailforge.curation.decisions import Stance
 
 REJECTED = "rejected"
-"""The table of the rows that filters rejected."""
+"""Name of the table of the rows that filters rejected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairAgreement:
-    """Two people on the rows that both decided on."""
+    """The agreement of two people on the rows that both decided on."""
 
     people: tuple[str, str]
     rows: int
@@ -29,19 +29,19 @@ class PairAgreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterAgreement:
-    """One person on the rows that the filters judged."""
+    """The agreement of one person with the filters on the rows that both judged."""
 
     who: str
     accepted: int
-    """Rows that the filters had accepted and the person decided on."""
+    """Number of rows that the filters had accepted and the person decided on."""
     accepted_too: int
     rejected: int
-    """Rows that the filters had rejected and the person decided on."""
+    """Number of rows that the filters had rejected and the person decided on."""
     rejected_too: int
 
 
 def between_people(stances: Iterable[Stance]) -> list[PairAgreement]:
-    """Every two people with a row in common, by their names."""
+    """The agreement of every two people with a row in common, sorted by their names."""
     of_person: dict[str, dict[tuple[str, str], bool]] = defaultdict(dict)
     for each in stances:
         of_person[each.who][each.table, each.uid] = each.is_kept
@@ -56,7 +56,8 @@ def between_people(stances: Iterable[Stance]) -> list[PairAgreement]:
 
 
 def with_filters(stances: Iterable[Stance]) -> list[FilterAgreement]:
-    """Each person, by name, on rows of the tables, which the filters accepted, and on those of `rejected/`."""
+    """The agreement of each person, sorted by name, with the filters: on rows of tables, which filters accepted, and
+    on those of `rejected/`."""
     counts: dict[str, Counter[tuple[bool, bool]]] = defaultdict(Counter)
     for each in stances:
         counts[each.who][each.table != REJECTED, each.is_kept] += 1

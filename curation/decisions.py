@@ -1,14 +1,14 @@
-"""What people decided on the rows of a run: an append-only log beside its tables, and what holds when all are heard.
+"""Log what people decide on the rows of a run, append-only and beside its tables, and merge the log into what holds.
 
 The log is `curation/decisions.jsonl`, one `Decision` a line; that of patterns (`curation.verdicts`) is alike. Several
 processes may append; a line that a killed one left half-written is passed over, and the next append removes it.
 
-What holds for a row: each person's latest word counts, comments aside. A fix says that the row is good once it is
-fixed; fixes of different fields add up; an acceptance keeps one's earlier fixes, a rejection takes them back. Who
-withdraws has decided nothing on the row, as if never heard. One rejection outweighs all acceptances. Of two values for
-one field the later one holds, and a field is also what it is a part of: a later fix of `messages` replaces one of
-`messages.2.content`, a later fix of the part changes the whole. Where people differ, that is a conflict and is listed.
-The order of the lines of different people does not matter, nor does a line that comes twice.
+What holds for a row: each person's latest decision counts, comments aside. A fix says that the row is good once it
+is fixed; fixes of different fields add up; an acceptance keeps one's earlier fixes, a rejection takes them back. A
+person who withdraws has decided nothing on the row, as if never heard. One rejection outweighs all acceptances. Of
+two values for one field the later one holds, and a field is also what it is a part of: a later fix of `messages`
+replaces one of `messages.2.content`, a later fix of the part changes the whole. Where people differ, that is a
+conflict and is listed. The order of the lines of different people does not matter, nor does a line that comes twice.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ _TAIL = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stance:
-    """What one person holds of one row."""
+    """The latest decision of one person on one row."""
 
     table: str
     uid: str
     who: str
     when: str
-    """Of the latest word."""
+    """Time of the person's latest decision on the row."""
     action: RulingAction
     reason: str
     fixes: tuple[Fix, ...]
-    """By field, the whole before its parts; none where the row is rejected."""
+    """Fixes by field, the whole before its parts; none where the row is rejected."""
     source_id: str
 
     @property
     def is_kept(self) -> bool:
-        """Would this person keep the row, fixed or as it is?"""
+        """Whether this person keeps the row, fixed or as it is."""
         return self.action != "reject"
 
 
@@ -74,21 +74,22 @@ class Conflict:
     table: str
     uid: str
     field: str
-    """For which they have different values; empty when some accept the row and others reject it."""
+    """The field for which people have different values; empty when some accept the row and others reject it."""
     sides: tuple[tuple[str, str], ...]
-    """Who, and `accept`, `reject`, `fix` or the value as JSON; by name."""
+    """Pairs of a person's name and `accept`, `reject`, `fix` or the value as JSON, sorted by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """What holds for each row, by table and uid, and where people differ."""
+    """The merged decisions of all people: what holds for each row, by table and uid, and the rows on which people
+    differ."""
 
     rulings: tuple[Ruling, ...]
     conflicts: tuple[Conflict, ...]
 
 
 def now() -> str:
-    """For `Decision.when`."""
+    """The present time, as `Decision.when` has it."""
     return datetime.now(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
@@ -103,17 +104,18 @@ def append(folder: Path, decisions: Sequence[Decision]) -> None:
 def read_decisions(path: Path, check: Callable[[Decision], Decision] | None = None) -> list[Decision]:
     """The decisions of a log, in its order; none where there is no such file.
 
-    The file is a log or the folder of a run. Raises `InvalidInput` naming the line that is no decision, or that `check`
-    refuses; only the last one may be half-written.
+    `path` is a log or the folder of a run. Raises `InvalidInput` naming the line that is no decision, or that
+    `check` refuses; only the last line may be half-written.
     """
     return read_records(path / LOG if path.is_dir() else path, Decision, check or check_decision)
 
 
 def take_in(folder: Path, run_id: str, logs: Sequence[Path]) -> tuple[list[Decision], int]:
-    """Write to a run's log what other logs say of the run and it does not yet; this, and how much was on other runs.
+    """Copy into a run's log the decisions on the run that other logs have and it lacks; returns these, and how many
+    decisions were on other runs.
 
-    Each of `logs` is a log or the folder of a run. Raises `InvalidInput` as `read_decisions`, and for what is not
-    there; then nothing is written.
+    Each of `logs` is a log or the folder of a run. Raises `InvalidInput` as `read_decisions`, and for a path that is
+    not there; then nothing is written.
     """
     known, new, others = set(read_decisions(folder)), list[Decision](), 0
     for path in logs:
@@ -131,9 +133,9 @@ def take_in(folder: Path, run_id: str, logs: Sequence[Path]) -> tuple[list[Decis
 
 
 def standing(decisions: Iterable[Decision]) -> list[Stance]:
-    """The latest word of each person on each row, by table, uid and name.
+    """The latest decision of each person on each row, by table, uid and name.
 
-    Comments are no such word, and who withdrew theirs has none.
+    Comments do not count, and a person who withdrew a decision has none.
     """
     words: dict[tuple[str, str, str], list[Decision]] = defaultdict(list)
     for each in sorted(decisions, key=lambda each: each.when):
@@ -145,7 +147,7 @@ def standing(decisions: Iterable[Decision]) -> list[Stance]:
 
 
 def merge(decisions: Iterable[Decision]) -> Merged:
-    """What holds for each row that somebody decided on; see the module's rules."""
+    """Merge decisions into what holds for each row; see the module's rules."""
     of_row: dict[tuple[str, str], list[Stance]] = defaultdict(list)
     for stance in standing(decisions):
         of_row[stance.table, stance.uid].append(stance)
@@ -154,12 +156,12 @@ def merge(decisions: Iterable[Decision]) -> Merged:
 
 
 def of_run(decisions: Iterable[Decision], run_id: str) -> list[Decision]:
-    """Those on the rows of this run: another run may have been in the folder before."""
+    """The decisions on the rows of this run: another run may have been in the folder before."""
     return [each for each in decisions if each.run_id == run_id]
 
 
 def check_decision(decision: Decision) -> Decision:
-    """The decision, when it says all that it has to. Raises `InvalidInput` when it does not."""
+    """Return the decision, when it says all that it has to. Raises `InvalidInput` when it does not."""
     check_filled(decision, ("who", "uid", "table", "run_id", *_NEEDED.get(decision.action, ())))
     if decision.action == "fix":
         try:
@@ -176,14 +178,15 @@ _NEEDED = {"reject": ("reason",), "fix": ("field",), "comment": ("comment",)}
 
 
 def check_filled(record: object, names: Iterable[str]) -> None:
-    """Raises `InvalidInput` for the first of these texts that says nothing."""
+    """Check that these fields of a record hold text. Raises `InvalidInput` for the first that does not."""
     for name in names:
         if not getattr(record, name).strip():
             raise InvalidInput("must not be empty", field=name)
 
 
 def source_of(table: str, row: Mapping[str, Any]) -> str:
-    """For `Decision.source_id`: the question, document or path that a row was made of, where that is one.
+    """The id of the question, document or path that a row was made of, for `Decision.source_id`; empty where that is
+    not one thing.
 
     Raises `InvalidInput` for a table that is not known.
     """
@@ -297,7 +300,7 @@ def append_records(path: Path, records: Sequence[object]) -> None:
 
 
 def read_records(path: Path, record: type[T], checked: Callable[[T], T]) -> list[T]:
-    """The records of a log, in its order; none where there is no such file.
+    """Read the records of a log, in their order; none where there is no such file.
 
     Raises `InvalidInput` naming the line that is no such record or that `checked` refuses; only the last one may be
     half-written.
@@ -316,7 +319,7 @@ def read_records(path: Path, record: type[T], checked: Callable[[T], T]) -> list
 
 
 def line_of(record: object) -> bytes:
-    """A record as a line of a log. Raises `InvalidInput` as `append_records`."""
+    """Encode a record as a line of a log. Raises `InvalidInput` as `append_records`."""
     text = json.dumps(to_dict(record), ensure_ascii=False) + "\n"
     try:
         line = text.encode()

@@ -1,4 +1,5 @@
-"""What the sources of decided rows say, so that a decision on one file's question touches no other file's of its id."""
+"""Identify the sources of decided rows by their content, so that a decision on one file's question touches no other
+file's of its id."""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from trailforge.schemas import Decision, OutputError, from_dict
 
 
 def tell_sources(folder: Path, decisions: Sequence[Decision]) -> list[Decision]:
-    """The decisions, with the hash of their source where the run in a folder tells it and they do not.
+    """Add to decisions the hash of their source's content, where they lack it and the run in a folder has it.
 
-    Only the run's own words are told: another one that was in the folder may have had other inputs.
+    Only decisions on this run get one: another run that was in the folder may have had other inputs.
     """
     settings = _settings(folder)
     if settings is None or INPUTS not in tables_of(folder):
@@ -37,9 +38,9 @@ def tell_sources(folder: Path, decisions: Sequence[Decision]) -> list[Decision]:
 
 
 def by_source(decisions: Iterable[Decision]) -> dict[str, list[Decision]]:
-    """Decisions by the hash of what their source says, empty where nobody knows.
+    """Group decisions by the hash of their source's content, empty where it is not known.
 
-    A word that does not tell it, as one that takes back others, goes with those on the same row that do.
+    A decision without that hash, such as one that takes back others, joins those on the same row that have it.
     """
     decisions = list(decisions)
     known = {(each.run_id, each.table, each.uid): each.source_hash for each in decisions if each.source_hash}

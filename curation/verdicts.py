@@ -1,8 +1,9 @@
-"""What people said of finished runs, for the next run: the logs of `trailforge curate` to what is not made again.
+"""Turn what people said of finished runs into what the next run does not make again, by the logs of `trailforge
+curate`.
 
 Kinds of sources that people refuse stand in a log of their own: `curation/patterns.jsonl`, one `PatternDecision` a
-line. Each person's latest word on a field and pattern counts; a pattern is refused as long as anybody refuses it.
-Whether a text is a regular expression is the matter of `pipelines.sources.refused`, which searches for it.
+line. Each person's latest decision on a field and pattern counts; a pattern is refused as long as one person refuses
+it. `pipelines.sources.refused`, which searches for patterns, checks whether a text is a regular expression.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ from trailforge.schemas import (
 _LOGS = tuple(Path(log) for log in (DECISIONS_LOG, PATTERNS_LOG))
 _NAMES = tuple(log.name for log in _LOGS)
 COPIES = "verdicts"
-"""Folder of copied logs, which patterns of `copy_logs` leave out."""
+"""Name of the folder of copied logs, which patterns of `copy_logs` leave out."""
 
 
 def refusals(verdicts: Sequence[Path]) -> Refusals:
-    """What these logs, or the logs in these folders of runs, say together; each counts once.
+    """Read what these logs, or the logs in these folders of runs, refuse together; each log counts once.
 
     What the source of a word says is in the word, or else in the run that its log lies in.
     Raises `InvalidInput` for what is no log, for a folder without, for a pattern that is no regular expression, and for
@@ -74,11 +75,12 @@ def refusals(verdicts: Sequence[Path]) -> Refusals:
 
 
 def copy_logs(verdicts: Iterable[str], folder: Path) -> tuple[FileEntry, ...]:
-    """Copy the logs that names and patterns of files or folders stand for into `folder`, in place of what is there.
+    """Copy the logs that names and patterns of files or folders stand for into `folder`, in place of all that is there.
 
-    A copy lies in no run, so its words tell themselves what their sources say. Told is what the copies were made of;
-    hashes and numbers of words are the copies'. A name has to have a log, as for `refusals`; a pattern may have none
-    yet, and leaves out the copies of other windows. Raises `InvalidInput` for a log that cannot be read.
+    A copy lies in no run, so each decision in it states what its source says. The paths returned are those that the
+    copies were made from; hashes and numbers of decisions are the copies'. A name has to have a log, as for
+    `refusals`; a pattern may have none yet, and leaves out the copies of other windows. Raises `InvalidInput` for a
+    log that cannot be read.
     """
     logs = list(dict.fromkeys(log for each in verdicts for log in _logs_called(each)))
     refusals(logs)
@@ -92,12 +94,13 @@ def copy_logs(verdicts: Iterable[str], folder: Path) -> tuple[FileEntry, ...]:
 
 
 def copies(folder: Path) -> list[Path]:
-    """The logs that were copied into a folder, in order."""
+    """List the logs that were copied into a folder, in order."""
     return sorted(folder.glob("*/*.jsonl"))
 
 
 def awaits_curation(log: Path) -> bool:
-    """Whether `trailforge curate apply` can do something with a log of decisions; one that cannot be read waits."""
+    """Whether a log has decisions that `trailforge curate apply` can apply; for a log that cannot be read, the
+    answer is yes."""
     try:
         return any(ruling.table != "rejected" for ruling in merge(read_decisions(log)).rulings)
     except InvalidInput:
@@ -152,23 +155,25 @@ def _logs_in(path: Path) -> list[Path]:
 
 
 def append_pattern(folder: Path, decision: PatternDecision) -> None:
-    """Write one word to the log of a run's folder. Raises as `append_records`, and when the word says too little."""
+    """Write one decision on a pattern to the log of a run's folder. Raises as `append_records`, and when the
+    decision says too little."""
     append_records(folder / PATTERNS_LOG, [checked_pattern(decision)])
 
 
 def read_patterns(path: Path) -> list[PatternDecision]:
-    """The words of a log, in its order; none where there is none. `path`: the log or the folder of a run."""
+    """Read the decisions on patterns of a log, in their order; none where there is no log. `path`: the log or the
+    folder of a run."""
     return read_records(path / PATTERNS_LOG if path.is_dir() else path, PatternDecision, checked_pattern)
 
 
 def checked_pattern(decision: PatternDecision) -> PatternDecision:
-    """The word, when it says all that it has to. Raises `InvalidInput` when it does not."""
+    """Return the decision, when it says all that it has to. Raises `InvalidInput` when it does not."""
     check_filled(decision, ("who", "run_id", "pattern", *(["reason"] if decision.action == "refuse" else [])))
     return decision
 
 
 def refused_patterns(decisions: Iterable[PatternDecision]) -> tuple[RefusedPattern, ...]:
-    """The patterns that somebody refuses, by field and pattern."""
+    """The patterns that at least one person refuses, by field and pattern."""
     latest: dict[tuple[str, str], dict[str, PatternDecision]] = defaultdict(dict)
     for each in sorted(decisions, key=lambda each: each.when):
         latest[each.field, each.pattern][each.who] = each

@@ -1,4 +1,5 @@
-"""Runs, and the flows that a schedule starts. Prefect's telemetry to outside is off unless switched on."""
+"""Make runs from a command or a schedule: what a run needs to be executed, and the flows that Prefect starts.
+Prefect's telemetry to outside is off unless switched on."""
 
 import logging
 import os
@@ -40,7 +41,7 @@ for _name, _value in {
 
 
 def names_prefect_server() -> bool:
-    """Whether PREFECT_API_URL or Prefect's active profile names a server. Does not load Prefect."""
+    """Whether PREFECT_API_URL or Prefect's active profile names a server. Prefect is not loaded for it."""
     if "PREFECT_API_URL" in os.environ:
         return bool(os.environ["PREFECT_API_URL"])
     home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
@@ -54,7 +55,7 @@ def names_prefect_server() -> bool:
 
 
 def stop_server() -> None:
-    """Stop the temporary Prefect server that this process may have started: for a process that skips `atexit`."""
+    """Stop the temporary Prefect server that this process may have started, in a process that skips `atexit`."""
     module = sys.modules.get("prefect.server.api.server")
     if module is not None:
         module.SubprocessASGIServer().stop()

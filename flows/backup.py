@@ -1,8 +1,9 @@
-"""A copy of a run, or of a root of windows, that may be taken while it works; from it a run goes on elsewhere.
+"""Copy a run, or a root of windows, also while it works; from the copy a run goes on elsewhere.
 
 What claims that files are there (receipts, manifests, `window.json`) is copied first, the files next and the ledger
-last: so every file that a claim names was there, and every call behind a row is in the ledger. What was half-written,
-or has changed meanwhile, the run finds out at its start, as after a kill, and makes again from the ledger.
+last: so every file that a claim names was there, and every call behind a row is in the ledger. Files that were
+half-written, or have changed meanwhile, are found by the run at its start, as after a kill, and made again from the
+ledger.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ LIST, PREFECT = "backup.json", "prefect.db"
 _CLAIMS = {MANIFEST, SETTINGS, TAKEN, DONE}
 _OF_SQLITE = re.compile(r"-(wal|shm|journal)")
 Shown = Callable[[Iterable[Path], str, int], Iterable[Path]]
-"""Counts items on the terminal as they pass: `pipelines.engine.progress.count_shown`."""
+"""A function that counts items on the terminal as they pass: `pipelines.engine.progress.count_shown`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,20 +39,20 @@ class BackedUpFile:
     """A file of a backup."""
 
     path: str
-    """In the folder that was backed up, with `/`; `prefect.db` may be Prefect's database."""
+    """Path in the folder that was backed up, with `/`; `prefect.db` may be Prefect's database."""
     sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """What a backup holds: its `backup.json`, written last."""
+    """What a backup holds: the content of its `backup.json`, which is written last."""
 
     of: str
-    """The folder that was backed up."""
+    """Path of the folder that was backed up."""
     made_at: str
-    """In UTC."""
+    """Time at which the backup was made, in UTC."""
     trailforge: str
-    """Version of the package that made it."""
+    """Version of the package that made the backup."""
     files: tuple[BackedUpFile, ...]
 
 
@@ -90,8 +91,8 @@ def back_up(folder: Path, out: Path, *, prefect: Path | None = None, shown: Show
 def restore(backup: Path, out: Path, *, prefect: Path | None = None, shown: Shown) -> Backup:
     """Copy what a backup holds into the new folder `out`, and Prefect's database to the new file `prefect`.
 
-    Each file is held against its hash on the way. Raises `InvalidInput` for what is no backup, or is damaged, and
-    `OutputError` where something is in the way.
+    Each file's hash is checked on the way. Raises `InvalidInput` for a folder that holds no backup or a damaged one,
+    and `OutputError` where something is in the way.
     """
     listed = read_backup(backup)
     has_prefect = any(entry.path == PREFECT for entry in listed.files)
@@ -111,7 +112,8 @@ def restore(backup: Path, out: Path, *, prefect: Path | None = None, shown: Show
 
 
 def read_backup(folder: Path) -> Backup:
-    """The list of a backup. Raises `InvalidInput` where there is none, or it names a file outside of its folder."""
+    """Read the list of a backup. Raises `InvalidInput` where there is none, or it names a file outside of its
+    folder."""
     try:
         backup = from_dict(Backup, parse_json((folder / LIST).read_bytes()))
     except (OSError, ValueError, TypeError, InvalidInput) as error:

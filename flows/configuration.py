@@ -1,4 +1,4 @@
-"""A run's configuration: a preset with what a person says on top. Loads neither Prefect nor Beam."""
+"""Configure a run: a preset with what a person says on top. Neither Prefect nor Beam is loaded for it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ C = TypeVar("C", bound=RunConfig)
 
 
 def configured_for_all(preset: str, model: str | None, model_name: str | None) -> dict[str, RunConfig]:
-    """`configuration_of` each data set that a preset is for, by its name."""
+    """The configuration, as `configuration_of` makes it, of each data set that a preset is for, by the data set's
+    name."""
     return {name: configuration_of(load_dataset(name), preset, model, model_name) for name in datasets_for(preset)}
 
 
 def datasets_for(preset: str) -> list[str]:
-    """The data sets that a preset names; of one that names none, those whose configuration it is.
+    """The data sets that a preset names; where it names none, those whose configuration it fits.
 
-    Raises `InvalidInput` as `read_config` where it is nobody's, by the data set that knows most of its sections.
+    Where it fits none, it raises the `InvalidInput` of `read_config` for the data set that knows most of its sections.
     """
     if named := datasets_of(preset):
         return named
@@ -66,10 +67,10 @@ def configuration_of(
     seed: int = 0,
     caps: Caps | None = None,
 ) -> Any:
-    """A preset with what the command line says on top, and the ledger that the environment may name.
+    """Configure a run by a preset, what the command line says on top, and the ledger that the environment may name.
 
-    Of the class `DataSet.config`. Raises `InvalidInput` for a preset that is not there, or not for this data set, and
-    for a model that cannot be.
+    The result is of the class `DataSet.config`. Raises `InvalidInput` for a preset that is not there, or not for
+    this data set, and for a model that cannot be.
     """
     content = load_preset(preset, dataset.name)  # before the class, whose room may take a second to load
     config = read_config(resolve(dataset.config), content, source=f"preset {preset}")
@@ -118,8 +119,8 @@ def leave_out(
     *,
     demand: Path | None = None,
 ) -> tuple[C, RunInputs]:
-    """A run without what people rejected, what an audit sets aside and what no quota of `demand` asks for; the
-    configuration has the hashes of the latter two.
+    """Leave out of a run what people rejected, what an audit sets aside and what no quota of `demand` asks for; the
+    configuration gets the hashes of the latter two.
 
     Raises `InvalidInput` as `read_audited` and `read_demand`, and for a data set that is not made of questions.
     """
@@ -145,7 +146,8 @@ def leave_out(
 
 
 def find_begun_as(dataset: DataSet, earlier: Settings | None, config: RunConfig) -> str:
-    """`Settings.begun_as` of a run with this configuration in the folder of that one."""
+    """The value of `Settings.begun_as` for a run with this configuration that goes on with the earlier run in its
+    folder."""
     if earlier is None or dataset.goes_on is None or earlier.dataset != dataset.name:
         return ""
     if earlier.config_hash == config.hash:
@@ -155,9 +157,9 @@ def find_begun_as(dataset: DataSet, earlier: Settings | None, config: RunConfig)
 
 
 def with_redo(out: Path, config: C, is_asked: bool) -> C:
-    """How often cut replies were asked for anew: as the folder's run says, and once more if that is asked.
+    """Count how often cut replies were asked for anew: as the folder's run says, and once more if that is asked now.
 
-    A run that was stopped in the middle of it goes on with the same number.
+    A run that was stopped while it asked anew goes on with the same number.
     """
     earlier = read_settings(out)
     if earlier is None:
@@ -170,6 +172,6 @@ def with_redo(out: Path, config: C, is_asked: bool) -> C:
 
 
 def manifest_of(out: Path, settings: Settings) -> Manifest | None:
-    """The manifest of this very run, if it is finished. Raises as `read_manifest`."""
+    """The manifest of the run with these settings, if it is finished. Raises as `read_manifest`."""
     manifest = read_manifest(out)
     return manifest if manifest is not None and manifest.run_id == settings.run_id else None

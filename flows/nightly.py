@@ -1,4 +1,4 @@
-"""The flow of a night: the data sets of a window of documents, each by its own flow.
+"""Make a night's data: the data sets of a window of documents, each by its own flow.
 
 Windows of earlier days that are in the same root and not complete are finished first, as they were begun. Of each,
 all that its data sets need is looked for before the first of them is begun (`flows.nights.readiness`). Whatever goes
@@ -38,7 +38,7 @@ from trailforge.presets import load_bands, load_night
 from trailforge.schemas import InvalidInput, Manifest, NothingLeft, NotReady, OutOfBand, StageCount, TrailforgeError
 
 EVENT = "trailforge.band.breached"
-"""What an automation listens for."""
+"""Name of the event that automations listen for."""
 SUMMARY = "night-summary"
 _NO_DOCUMENTS = "no document of these days"
 _NO_QUESTIONS = "the bundles gave no factual question"
@@ -47,7 +47,7 @@ _QUESTIONS = "questions"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """What a window is made with and does not decide its rows."""
+    """The settings with which a window is made and which do not decide its rows."""
 
     model: str | None
     caps: Caps | None
@@ -83,7 +83,7 @@ def nightly(
     `documents`: files, or patterns of files. `day`: None is the day, in UTC, for which the run was scheduled, however
     late it starts. `makes`: a file with the list of data sets (`presets/nights/`). `kg`: folder of a store; None leaves
     out what needs one. `most_…`: the first so many. `verdicts`: folders of curated runs or logs of theirs, or patterns
-    of these, as they are when the window takes its documents. `bands`: a file of bands; None: nobody is told. `caps`:
+    of these, as they are when the window takes its documents. `bands`: a file of bands; None: no alerts. `caps`:
     of each data set of a window. `keep_windows`, `curated`: see `flows.nights.retention`; None removes nothing, and
     never what this run made goes. `replan`: entries of the day's window that paid for calls, have no row, and are to
     go by other parameters than they were begun with. `cluster`: as `--cluster` of a data set's command. Raises at the
@@ -171,7 +171,7 @@ def _raise(errors: Sequence[TrailforgeError], breaches: Sequence[str]) -> None:
 
 
 def make_window(folder: Path, plan: WindowPlan, means: Means) -> Window:
-    """Make what is missing of a window. A complete one stays as it is, and nobody is told of it again."""
+    """Make what is missing of a window. A complete one stays as it is, and raises no alert again."""
     with exclusive(folder):
         remove_temporary_files(folder, windows.FILES.__contains__)
         keep_plan(folder, plan)
@@ -283,7 +283,8 @@ class _Making:
 
 @task(name="summarize")
 def summarize(folders: Sequence[Path]) -> None:
-    """How the windows of this night stand, as the artifact `night-summary`, whose key shows those of all nights."""
+    """Publish the state of this night's windows as the artifact `night-summary`, whose key shows those of all
+    nights."""
     of_tonight = [
         window for window in read_windows(folders[-1].parent) if window.day in {each.name for each in folders}
     ]
@@ -293,7 +294,8 @@ def summarize(folders: Sequence[Path]) -> None:
 
 @task(name="alert")
 def alert(breaches: list[Breach], day: str, folder: Path) -> None:
-    """An event for each figure outside of its band, and a table of them. After a kill they may come once more."""
+    """Send an event for each figure outside of its band, and a table of them. After a kill they may be sent once
+    more."""
     for breach in breaches:
         emit_event(
             event=EVENT,

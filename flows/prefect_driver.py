@@ -1,4 +1,4 @@
-"""A run under Prefect: its stages are tasks with retries, its progress and figures are artifacts."""
+"""Execute a run under Prefect: its stages are tasks with retries, its progress and figures are artifacts."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class _ToPrefect(logging.Handler):
 
 
 class PrefectDriver(Driver):
-    """Drives stages as Prefect's tasks. Only in a flow."""
+    """Drives the stages of a run as Prefect's tasks. It works in a flow only."""
 
     @contextlib.contextmanager
     def listen(self) -> Iterator[None]:
-        """Tell what happens in Prefect's log, and in no other: a worker prints both."""
+        """Send the run's log to Prefect's log for the block, and to no other: a worker prints both."""
         handler = _ToPrefect()
         LOGGER.addHandler(handler)
         LOGGER.setLevel(logging.INFO)
@@ -58,11 +58,11 @@ class PrefectDriver(Driver):
             LOGGER.removeHandler(handler)
 
     def run_stage(self, task: StageToRun) -> None:
-        """Run what of a stage is missing."""
+        """Run what is missing of a stage, as a task."""
         run_stage(task.stage.name, task)
 
     def publish(self, manifest: Manifest) -> None:
-        """Funnel and cost as artifacts."""
+        """Publish funnel and cost of a run as artifacts."""
         stem = manifest.dataset.replace("_", "-")
         funnel = [
             {
@@ -79,7 +79,7 @@ class PrefectDriver(Driver):
 
 
 def execute_as_flow(request: RunRequest) -> Manifest:
-    """`execute` as a flow of its own, named as the command."""
+    """Execute a run as a flow of its own, which has the name of the data set's command."""
     named = flow(name=request.dataset.replace("_", "-"), validate_parameters=False)(_execute)
     return named(request)
 
@@ -100,7 +100,7 @@ def _may_mend(task: Task, run: TaskRun, state: State) -> bool:
     retry_condition_fn=_may_mend,
 )
 def run_stage(name: str, stage: StageToRun) -> None:
-    """Run what of a stage is missing."""
+    """Run what is missing of a stage."""
     artifact = create_progress_artifact(progress=0.0, description=f"{stage.out.name}: {name}")
     with at_work(stage, partial(_update, artifact)) as run:
         if run is not None:

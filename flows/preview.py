@@ -1,6 +1,6 @@
-"""What is seen of a run before it is made: what it would take (`--dry-run`), and its first rows (`--preview`).
+"""Show a run before it is made: what it would take (`--dry-run`), and its first rows (`--preview`).
 
-The first inputs go through every stage in a temporary folder; what is paid for is kept.
+For a preview, the first inputs go through every stage in a temporary folder; replies that were paid for are kept.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _shared_ledger(out: Path, folder: Path) -> Iterator[None]:
 
 
 def show_estimate(request: RunRequest) -> None:
-    """Print what a run would take. Calls no model and writes nothing."""
+    """Print what a run would take. No model is called and nothing is written."""
     dataset = load_dataset(request.dataset)
     config, inputs = check_inputs(request, dataset)
     if dataset.estimate is None:
@@ -106,7 +106,7 @@ def show_estimate(request: RunRequest) -> None:
 def show_build_estimate(
     backend: Backend, config: Any, passages: Sequence[Document], model: ModelConfig, caps: Caps
 ) -> None:
-    """Print what a build of an index would ask a model. Raises `InvalidInput` for a back end that does not say."""
+    """Print what the build of an index would ask a model. Raises `InvalidInput` for a back end that does not say."""
     if "build" not in backend.asks_model(config):
         print(f"{backend.name} with these settings asks no model")
         return
@@ -127,7 +127,7 @@ def show_build_estimate(
 
 
 def show_evaluation(wanted: Evaluation, corpora: Corpora, model: ModelConfig, caps: Caps) -> None:
-    """Print what an evaluation would run and build, and what builds would ask a model. Builds and writes nothing."""
+    """Print what an evaluation would run and build, and what builds would ask a model. Nothing is built or written."""
     evaluation = check_same(corpora.folder, wanted)
     agents, backends = len(wanted.agents), len(corpora.sources)
     seeds, questions = len(wanted.seeds), evaluation.num_questions
@@ -144,7 +144,8 @@ def show_evaluation(wanted: Evaluation, corpora: Corpora, model: ModelConfig, ca
 
 
 def estimate_table(estimate: Estimate, model: ModelConfig, caps: Caps, server: VllmConfig, hint: str = "") -> Table:
-    """Calls, tokens and cost by stage, and their sum; below it a hint, and the caps that would end the run before."""
+    """Make a table of calls, tokens and cost by stage, and their sum; below it a hint, and the caps that would end
+    the run before."""
     kind = "a bound, reckoned" if estimate.is_bound else "estimated"
     certain = "--max-calls, --max-tokens and --max-cost hold for certain."
     if estimate.is_bound:
@@ -174,7 +175,7 @@ def estimate_table(estimate: Estimate, model: ModelConfig, caps: Caps, server: V
 
 
 def expected_rows(estimate: Estimate) -> list[str]:
-    """The rows by kind and the calls for each, in a line; none where rows are not reckoned."""
+    """Describe the expected rows by kind, and the calls for each, in a line; none where rows are not reckoned."""
     if not (count := sum(estimate.rows.values())):
         return []
     kinds = ", ".join(f"{kind} {number:,}" for kind, number in estimate.rows.items())
@@ -182,7 +183,7 @@ def expected_rows(estimate: Estimate) -> list[str]:
 
 
 def price_hint(model: ModelConfig, server: VllmConfig) -> str:
-    """Which fields of a preset would tell cost and hours; empty where they are told, or the model is embedded."""
+    """Say which fields of a preset would tell cost and hours; empty where they are told, or the model is embedded."""
     if model.url == EMBEDDED or model.prices != Prices() or server.tokens_per_second:
         return ""
     return (
@@ -193,7 +194,7 @@ def price_hint(model: ModelConfig, server: VllmConfig) -> str:
 
 
 def gpu_hours(usage: Usage, server: VllmConfig) -> list[str]:
-    """What the hours of a server of one's own would be, where its speed was measured."""
+    """Describe the hours that a server of one's own would take, where its speed was measured."""
     if not server.tokens_per_second:
         return []
     hours = usage.completion_tokens / server.tokens_per_second / _SECONDS
@@ -203,7 +204,7 @@ def gpu_hours(usage: Usage, server: VllmConfig) -> list[str]:
 
 
 def stops(usage: Usage, caps: Caps) -> list[str]:
-    """A line for each cap that is less than what is estimated."""
+    """Describe each cap that is lower than the estimate, in a line."""
     figures = (
         ("--max-calls", caps.max_calls, usage.calls),
         ("--max-tokens", caps.max_tokens, usage.prompt_tokens + usage.completion_tokens),

@@ -1,7 +1,7 @@
-"""The log of a run: what happened in it, when, and what it cost.
+"""Write the log of a run: what happened in it, when, and what it cost.
 
-Each event is a record of the logger `trailforge.run`, with a sentence for people and fields for programs, and a line of
-JSON in the run's folder. Later starts of the run go on in the same file; nothing removes it.
+Each event is a record of the logger `trailforge.run`, with a sentence for people and fields for programs, and a line
+of JSON in the run's folder. Later starts of the run go on in the same file, which is never removed.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ LOGGER.addHandler(logging.NullHandler())  # where nobody listens, errors are tol
 
 @dataclass(frozen=True, slots=True)
 class RunLog:
-    """The log of one run. To write it is a courtesy: a full disk ends no run here."""
+    """The log of one run. When it cannot be written, as on a full disk, the run goes on."""
 
     folder: Path
     run_id: str
 
     @contextlib.contextmanager
     def run(self, dataset: str, preset: str) -> Iterator[None]:
-        """The block is a start of the run; an error in it is told and goes on."""
+        """Log the block as a start of the run; an error in it is logged and raised on."""
         self._tell("run_began", f"{dataset} begins or goes on in {self.folder}", dataset=dataset, preset=preset)
         try:
             yield
@@ -47,7 +47,8 @@ class RunLog:
 
     @contextlib.contextmanager
     def stage(self, name: str, shards: Sequence[Shard]) -> Iterator[None]:
-        """The block is a try of a stage. Its books and calls are those of all its shards, whoever finished them."""
+        """Log the block as a try of a stage. Its books and calls are those of all its shards, whichever try finished
+        them."""
         began = time.monotonic()
         try:
             yield
@@ -60,12 +61,12 @@ class RunLog:
         self._tell("stage_ended", said, stage=name, **_figures(books, usage, time.monotonic() - began))
 
     def end(self, manifest: Manifest, seconds: float) -> None:
-        """The run is finished."""
+        """Log that the run is finished."""
         said = f"finished: {_describe(manifest.stages)}; {_describe_cost(manifest)}"
         self._tell("run_ended", said, **_figures(manifest.stages, manifest, seconds))
 
     def stop(self) -> None:
-        """Somebody ends the process."""
+        """Log that a signal ends the process."""
         self._tell("run_stopped", "stopped by a signal", logging.WARNING)
 
     def _tell(self, event: str, said: str, level: int = logging.INFO, **fields: Any) -> None:
@@ -80,7 +81,8 @@ class RunLog:
 
 
 def read_last_error(run: Path) -> tuple[str, str] | None:
-    """Time (UTC) and message of what failed last in a run; None where nothing did, or the run has ended well since."""
+    """Read time (UTC) and message of the last failure in a run; None where there is none, or the run has finished
+    since."""
     try:
         lines = (run / LOG).read_bytes().splitlines()
     except OSError:

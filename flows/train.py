@@ -1,7 +1,7 @@
-"""The flow of a training: verify the runs, make the training set, render and submit, record what came of it.
+"""The flow of a training: verify the runs, make the training set, render and submit, and record the result.
 
-Running it again goes on: a training set that is there is kept when it is of the same runs and settings, and the trainer
-goes on from its last whole checkpoint.
+A second start goes on: a training set that is there is kept when it is of the same runs and settings, and the
+trainer goes on from its last whole checkpoint.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def check_runs(runs: list[Path]) -> None:
 
 @task(name="make-training-set")
 def make_set(runs: list[Path], folder: Path, config: ViewConfig) -> None:
-    """Make the set, or keep the one that is there. Raises `InvalidInput` when that one is of other runs or settings."""
+    """Make the training set, or keep the one that is there. Raises `InvalidInput` when that one is of other runs or
+    settings."""
     if not (folder / "manifest.json").exists():
         make_training_set(runs, folder, config)
         return
@@ -86,7 +87,7 @@ def make_set(runs: list[Path], folder: Path, config: ViewConfig) -> None:
 
 @task(name="submit-training")
 def start_training(command: list[str], launcher: Launcher, config: LaunchConfig, out: Path) -> None:
-    """Start it and wait for its end."""
+    """Start a training and wait for its end."""
     submit_training(command, launcher, config, launch_folder(out), workdir=None if launcher == "local" else Path.cwd())
 
 

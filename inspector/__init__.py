@@ -1,4 +1,4 @@
-"""Views of finished datasets, for people."""
+"""Show finished runs, evaluations and trainings to people, on a page in a browser and in a terminal."""
 
 from typing import TYPE_CHECKING
 

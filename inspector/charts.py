@@ -1,4 +1,4 @@
-"""Charts of the page in one look: bars, histograms, maps; graphs as DOT, which the browser lays out."""
+"""Draw the charts of the page in one look: bars, histograms and maps, and graphs as DOT, which the browser lays out."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _Look: TypeAlias = tuple[str, str]
 
 _HOVER_LINE, _HOVER_LINES = 70, 12
 _BOX, _ARROW = 26, 34
-"""Characters of a line in a box, and at an arrow, of a graph."""
+"""Number of characters of a line in a box, and at an arrow, of a graph."""
 _DOT_COLOURS = {
     "": "#8a8f98", "right": "#2e9e5b", "gold": "#d69e00", "wrong": "#d1453b", "mended": "#2a6fdb",
     "hop0": "#509e3d", "hop1": "#3b75af", "hop2": "#e8963e",
@@ -45,7 +45,7 @@ _DOT_COLOURS = {
 
 
 def funnel(books: Sequence[StageCount]) -> go.Figure:
-    """What each stage took in, as what it passed on, rejected and failed on; each line in shares of its own input.
+    """Draw for each stage the shares of its input that it passed on, rejected and failed on.
 
     Stages count different things (questions, trees, candidates), so their lengths do not compare; their shares do.
     """
@@ -71,7 +71,7 @@ def funnel(books: Sequence[StageCount]) -> go.Figure:
 
 
 def bars(counts: Mapping[str, int], colour: str = GONE) -> go.Figure:
-    """Counts by name, the greatest on top; each bar's `customdata` is its name."""
+    """Draw counts by name as bars, the greatest on top; each bar's `customdata` is its name."""
     order = sorted(counts, key=lambda name: (-counts[name], name))
     figure = go.Figure(
         go.Bar(
@@ -89,7 +89,7 @@ def bars(counts: Mapping[str, int], colour: str = GONE) -> go.Figure:
 
 
 def draw_stacked(parts: Mapping[str, tuple[str, Mapping[str, int]]]) -> go.Figure:
-    """Counts by name, each bar made of named parts: part -> its colour and its counts by name.
+    """Draw counts by name as bars of named parts. `parts`: the colour of each part and its counts by name.
 
     A bar's `customdata` is its name.
     """
@@ -122,7 +122,7 @@ def _stacked(bars: Sequence[go.Bar], rows: int) -> go.Figure:
 
 
 def histogram(values: np.ndarray, unit: str, bins: int = 30) -> go.Figure:
-    """How often which value; few whole numbers get a bar each. Rows without a value do not count.
+    """Draw how often each value occurs; few whole numbers get a bar each. Rows without a value do not count.
 
     A bar's `customdata`: its least value, its end, and whether that belongs to it, as only to the last bar (else 0).
     Least value and end are the same where the bar is of one number.
@@ -162,7 +162,7 @@ def _laid_out(figure: go.Figure, rows: int) -> go.Figure:
 
 
 def point_map(points: Sequence[MapPoint], chosen: Sequence[MapPoint], *, by_group: bool, height: int) -> go.Figure:
-    """All points, told apart by source or by group; those of the chosen row on top, joined.
+    """Draw all points of a map, told apart by source or by group; those of the chosen row are on top and joined.
 
     `customdata` of a point is its group. Each source or group has a colour and a shape of its own, as long as there are
     any; points in no group are grey. The legend has the chosen row's sources, then the largest.
@@ -247,18 +247,18 @@ def _add_chosen(figure: go.Figure, chosen: Sequence[MapPoint]) -> None:
 
 
 def lines(text: str, width: int, most: int) -> str:
-    """Text as HTML in at most so many lines of so many characters, cut with an ellipsis."""
+    """Write a text as HTML in at most `most` lines of `width` characters, cut with an ellipsis."""
     shown = textwrap.wrap(text, width, max_lines=most, placeholder=" …") if text.strip() else []
     return "<br>".join(map(drawn, shown))
 
 
 def hover(*parts: str) -> str:
-    """Texts as HTML for what is shown under the pointer, each on lines of its own."""
+    """Write texts as HTML for what is shown under the pointer, each on lines of its own."""
     return "<br>".join(lines(part, _HOVER_LINE, _HOVER_LINES) for part in parts if part.strip())
 
 
 def dot(graph: Diagram) -> str:
-    """A graph in the language of Graphviz. Its texts get their colour from the page, which knows its theme."""
+    """Write a graph in the language of Graphviz. Its texts get their colour from the page, which knows its theme."""
     names = {node.id: f"n{number}" for number, node in enumerate(graph.nodes)}
     nodes = [
         f"{names[node.id]} [{_attributes(label=_box(node), tooltip=node.hover or node.lines[0], **_look(node))}]"

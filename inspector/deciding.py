@@ -1,4 +1,5 @@
-"""Which rows a person decides on next, and their word on it: checked against the rules of the data set, then logged."""
+"""Choose the rows that a person decides on next, and log the decisions after checking them against the data set's
+rules."""
 
 from __future__ import annotations
 
@@ -31,17 +32,17 @@ from trailforge.pipelines.search import like_of, search_rows
 from trailforge.schemas import Decision, InvalidInput, Ruling, TrailforgeError
 
 Check = Callable[[Mapping[str, Any], Ruling], None]
-"""Raises `InvalidInput` when people cannot decide this on a row, or when a fix leaves no valid row."""
+"""A function that raises `InvalidInput` when people cannot decide this on a row, or when a fix leaves no valid row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curation:
-    """The rules of a run's data set, and who decides."""
+    """The rules by which people decide on a run's rows, and the name of the person who decides."""
 
     tables: tuple[str, ...]
-    """On whose rows people decide; none of a data set that is curated."""
+    """Names of the tables on whose rows people decide; empty for a curated data set."""
     fixable: Callable[[str], tuple[str, ...]]
-    """Fields of a table that can be fixed."""
+    """Returns the fields of a table that can be fixed."""
     check: Check
     who: str
     """Name under which decisions are written unless another is given on the page."""
@@ -51,11 +52,11 @@ def decide(
     folder: Path, run_id: str, table: str, row: Mapping[str, Any], who: str, words: Sequence[Mapping[str, Any]],
     check: Check,
 ) -> list[Decision]:  # fmt: skip
-    """Write what somebody says of a row, all of it or none.
+    """Write all that a person decides on a row to the log, or nothing of it.
 
-    `words`: fields of `Decision`, at least `action`. Raises `InvalidInput` for a word that says too little, that takes
-    back what was not said or fixes what is right already, or that together with what others said leaves no valid row;
-    `OutputError` when the log cannot be written.
+    `words`: fields of `Decision`, at least `action`. Raises `InvalidInput` for a decision that says too little, that
+    takes back what was not said or fixes what is right already, or that together with what others said leaves no
+    valid row; `OutputError` when the log cannot be written.
     """
     uid = row["uid"] if "uid" in row else row["id"]
     takes_back = any(word["action"] == "withdraw" for word in words)  # even on a row that is not there any more
@@ -95,7 +96,7 @@ def _is_refused(row: Mapping[str, Any], words: Sequence[Decision], check: Check)
 
 
 def make_fix(row: Mapping[str, Any], field: str, text: str) -> dict[str, str]:
-    """A fix as a person types it: what is text in the row is taken as it stands, all else is JSON.
+    """Make a fix from what a person types: where the row has text, it is taken as it stands, all else is read as JSON.
 
     Raises `InvalidInput` when the row has no such field.
     """
@@ -104,7 +105,8 @@ def make_fix(row: Mapping[str, Any], field: str, text: str) -> dict[str, str]:
 
 
 def parts_of(row: Mapping[str, Any], fields: Sequence[str]) -> list[str]:
-    """The texts and numbers in some fields of a row, as `value_at` names them; a list of texts is one."""
+    """Paths, as `value_at` takes them, of the texts and numbers in some fields of a row; a list of texts counts as
+    one."""
     return [part for field in fields for part in _parts(row.get(field), field)]
 
 
@@ -139,7 +141,7 @@ _MOST_ASKED = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """Rows of which a column has a value."""
+    """A choice of rows: those that have this value in a column."""
 
     column: str
     value: str
@@ -148,28 +150,28 @@ class Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a person chose."""
+    """The rows that a person chose to decide on, and their order."""
 
     table: str
     mode: str
     number: str = ""
-    """For `LOWEST`: which one, as in `TableIndex.values`."""
+    """Path of the number that orders the rows in the mode `LOWEST`, as in `TableIndex.values`."""
     kind: Kind | None = None
-    """Only these rows."""
+    """The kind of rows to show; None: all kinds."""
     words: str = ""
-    """Only rows with this text."""
+    """A search that the rows have to match; empty: none."""
     hide_decided: bool = True
-    """Leave out what this person decided on; has no effect on `PEOPLE_DIFFER` and `DECIDED`."""
+    """Whether to leave out rows that this person decided on; it has no effect on `PEOPLE_DIFFER` and `DECIDED`."""
 
 
 def modes_of(run: OpenRun, table: str) -> list[str]:
-    """The orders that a table has; filters disagree on rows only where rows tell what each of them said."""
+    """The orders that a table offers; "filters disagree" is one only where rows tell what each filter said."""
     has = {LOWEST: bool(run.table(table).numbers()), FILTERS_DIFFER: _may_be_disputed(run, table)}
     return [mode for mode in MODES if has.get(mode, True)]
 
 
 def kinds_of(run: OpenRun, table: str) -> list[Kind]:
-    """What rows of a table can be chosen by; a value that all of them have is no choice."""
+    """The kinds by which rows of a table can be chosen; a value that all rows have is no choice."""
     schema = run.table(table).schema
     columns = [name for name in _KINDS if name in schema.names and pa.types.is_string(schema.field(name).type)]
     counts = run.table(table).counts(columns) if columns else {}
@@ -182,7 +184,7 @@ def kinds_of(run: OpenRun, table: str) -> list[Kind]:
 
 
 def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], decided: Merged) -> np.ndarray:
-    """Numbers of the rows to decide on, in the order of decision; with words, of what was searched so far."""
+    """Numbers of the rows to decide on, in order; with a search, of the rows that were searched so far."""
     table = wanted.table
     order = _order(run, wanted, who, stances, decided)
     if wanted.kind is not None:

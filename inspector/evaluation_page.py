@@ -1,7 +1,7 @@
-"""The page of an evaluation: its table and plots, its episodes, two runs side by side; or of a training's episodes.
+"""Show an evaluation on a page: its table and plots, its episodes, two runs side by side; or a training's episodes.
 
-`trailforge inspect` has Streamlit run it as `evaluation_page.py FOLDER [OTHER]`, anew for each thing a person does;
-runs of the other folder are compared with.
+`trailforge inspect` has Streamlit run this module as `evaluation_page.py FOLDER [OTHER]`, anew for each thing a
+person does; runs of the other folder are there to compare with.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from trailforge.inspector.visible_text import escape_text, visible
 from trailforge.schemas import AgentEpisode
 
 _EPISODES, _COMPARED = "episodes", "compared"
-"""What the rows of the lists are, in the names of widgets."""
+"""Names of the lists' rows in the names of widgets: episodes, and questions of two runs."""
 _COLUMNS = ("question", "gold", "answer", "verdict", "agent", "back end", "seed", "searches", "tags")
 _TRAINED_COLUMNS = ("question", "gold", "answer", "verdict", "step", "reward", "searches", "stop", "tags")
 _COLOURS = ("#d1453b", "#e8963e", "#8d69b8", "#3fa7b5", "#84584e", "#d57dbe", "#3b75af", "#9aa0a6", "#509e3d")
@@ -56,24 +56,24 @@ _RESAMPLES = 2_000
 
 
 Sides = Mapping[Side, Sequence[tuple[str, AgentEpisode, AgentEpisode]]]
-"""Questions that two runs have, with an episode of each."""
+"""The questions that two runs share, with an episode of each run."""
 
 
 @st.cache_resource(max_entries=2, show_spinner="Opening the evaluation …")
 def open_cached(folder: Path, stamp: Any) -> OpenEvaluation:
-    """The evaluation of a folder as it is now."""
+    """Open the evaluation of a folder as it is now, or take it from the cache."""
     return open_evaluation(folder)
 
 
 @st.cache_resource(max_entries=2, show_spinner="Opening the training …")
 def open_trained(folder: Path, stamp: Any) -> OpenEpisodes:
-    """The episodes of a training's folder as it is now."""
+    """Open the episodes of a training's folder as it is now, or take them from the cache."""
     return open_training(folder)
 
 
 @st.cache_resource(max_entries=2, show_spinner="Drawing …")
 def draw_cached(folder: Path, stamp: Any, _opened: OpenEvaluation) -> Mapping[str, bytes]:
-    """Its plots."""
+    """Draw the plots of an evaluation, or take them from the cache."""
     return draw_plots(_opened.table)
 
 
@@ -81,13 +81,13 @@ def draw_cached(folder: Path, stamp: Any, _opened: OpenEvaluation) -> Mapping[st
 def compare_cached(
     first: RunOfAgent, second: RunOfAgent, stamps: Any, _runs: Mapping[RunOfAgent, Sequence[AgentEpisode]]
 ) -> tuple[Comparison, Sides]:
-    """Two runs."""
+    """Compare two runs, or take the comparison from the cache."""
     pair = _runs[first], _runs[second]
     return compare_episodes(*pair, resamples=_RESAMPLES), split_questions(*pair)
 
 
 def show_page(folder: Path, other: Path | None = None) -> None:
-    """The whole page of an evaluation. `other`: another one's folder, to compare with."""
+    """Show the whole page of an evaluation. `other`: the folder of another one, to compare with."""
     opened = open_cached(folder, stamp_evaluation(folder))
     beside = None if other is None else open_cached(other, stamp_evaluation(other))
     pages = [
@@ -99,7 +99,7 @@ def show_page(folder: Path, other: Path | None = None) -> None:
 
 
 def show_training(folder: Path) -> None:
-    """The whole page of a training."""
+    """Show the whole page of a training."""
     opened = open_trained(folder, stamp_training(folder))
     pages = [
         page_of("steps", "Steps", ":material/table_chart:", partial(show_steps, opened)),
@@ -109,13 +109,13 @@ def show_training(folder: Path) -> None:
 
 
 def show_steps(opened: OpenEpisodes) -> None:
-    """A line for each step of a training."""
+    """Show a line for each step of a training."""
     st.html(f'<div class="runhead"><b>{escape_text(opened.folder.name)}</b></div>')
     draw(describe_steps(opened.episodes), _canvas(opened, "steps"))
 
 
 def show_results(opened: OpenEvaluation) -> None:
-    """The table, what went wrong in each run, and the plots."""
+    """Show the table of results, what went wrong in each run, and the plots."""
     given = opened.evaluation
     names = f"<b>{escape_text(given.questions)}</b><span>{escape_text(str(opened.folder))}</span>"
     st.html(f'<div class="runhead">{names}</div>')
@@ -142,7 +142,7 @@ def _count_tags(opened: OpenEvaluation) -> dict[str, tuple[str, dict[str, int]]]
 
 
 def show_episodes(opened: OpenEpisodes) -> None:
-    """Choose an episode, and read it."""
+    """Let a person choose an episode, and show it."""
     line = st.container(horizontal=True, vertical_alignment="bottom")
     everything = opened.episodes
     wanted = {name: _offer(name, everything, line) for name in FACETS}
@@ -172,7 +172,7 @@ def _or_all(value: Any) -> str:
 
 
 def show_two(opened: OpenEvaluation, other: OpenEvaluation | None) -> None:
-    """Choose two runs and see what they differ by, and a question that both have."""
+    """Let a person choose two runs, and show by what they differ, and a question that both have."""
     sources = [opened, *([other] if other else [])]
     runs = {run: (source, numbers) for source in sources for run, numbers in source.runs().items()}
     if len(runs) < 2:
@@ -236,7 +236,7 @@ def _canvas(opened: OpenEpisodes, key: str) -> Canvas:
 
 
 def main(folder: Path, other: Path | None = None) -> None:
-    """The page, once."""
+    """Run the page once."""
     leave_own_folder()
     if open_page(folder.name):
         guard(partial(show_training, folder) if is_training(folder) else partial(show_page, folder, other))

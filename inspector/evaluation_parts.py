@@ -1,4 +1,5 @@
-"""An evaluation or a training as parts that page and terminal draw: a table, an episode, two runs side by side."""
+"""Describe an evaluation or a training as parts that page and terminal draw: a table, an episode, two runs side by
+side."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ _LONGEST_LIST = 1_000
 
 
 def describe_results(table: EvaluationTable, *, is_brief: bool = False) -> Parts:
-    """What is missing, and the table. `is_brief`: the columns that a terminal has room for."""
+    """Describe what is missing of an evaluation, and its table. `is_brief`: only the columns that a terminal has
+    room for."""
     given = table.evaluation
     missing = [*table.missing[:_MOST_MISSING]]
     if more := len(table.missing) - len(missing):
@@ -145,9 +147,10 @@ def _interval(found: CellEstimate) -> str:
 
 
 def describe_steps(episodes: Sequence[AgentEpisode], *, is_brief: bool = False) -> Parts:
-    """A line for each step of which episodes were kept. All but the share of failed ones is of the others.
+    """Describe each training step of which episodes were kept, in a line. All figures but the share of failed episodes
+    leave those out.
 
-    `is_brief`: the columns that a terminal has room for.
+    `is_brief`: only the columns that a terminal has room for.
     """
     by_step: dict[int, list[AgentEpisode]] = {}
     for each in episodes:
@@ -197,7 +200,7 @@ def _percent(values: Sequence[float]) -> float | None:
 
 
 def episode_cells(episode: AgentEpisode) -> dict[str, Any]:
-    """Its line in a list."""
+    """The cells of an episode's line in a list."""
     return {
         "uid": episode.uid, "question": episode.question, "answer": episode.answer, "gold": episode.golds[0],
         "verdict": verdict_of(episode), "agent": episode.agent, "back end": episode.backend, "seed": episode.seed,
@@ -207,7 +210,8 @@ def episode_cells(episode: AgentEpisode) -> dict[str, Any]:
 
 
 def describe_episode(episode: AgentEpisode, *, is_beside: bool = False) -> Parts:
-    """What it did and what that is worth. `is_beside`: another one on the question stands beside it."""
+    """Describe what an episode did and what that is worth. `is_beside`: another episode on the question stands
+    beside it."""
     own = [tab("Transcript", lambda: [Conversation(episode.messages, golds=episode.golds, is_for_training=False)])]
     if (record := episode.browse) is not None:
         own.insert(0, tab(f"Calls ({record.figures.calls})", lambda: _describe_timeline(record)))
@@ -348,7 +352,7 @@ def _describe_scores(episode: AgentEpisode) -> Parts:
 
 
 def describe_comparison(comparison: Comparison) -> Parts:
-    """The figures above two runs."""
+    """Describe the figures by which two runs differ."""
     rows = [
         {
             "measure": name.replace("_", " "), "first": found.first, "second": found.second,
@@ -375,6 +379,6 @@ def _kind(p: float) -> str:
 
 
 def describe_beside(first: AgentEpisode, second: AgentEpisode) -> Parts:
-    """Two episodes on one question."""
+    """Describe two episodes on one question, side by side."""
     sides = [describe_episode(each, is_beside=True) for each in (first, second)]
     return [Title(first.question), Columns(sides)]

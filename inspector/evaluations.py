@@ -1,4 +1,4 @@
-"""The folder of an evaluation or a training, opened to look at: which episodes it holds, which are asked for."""
+"""Open the folder of an evaluation or a training, and choose among its episodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VERDICTS: tuple[Verdict, ...] = ("right", "wrong", "right by luck")
 
 
 class RunOfAgent(NamedTuple):
-    """One agent over one back end with one model, in one folder: what is compared."""
+    """One agent over one back end with one model, in one folder; comparisons are between two of them."""
 
     folder: Path
     agent: str
@@ -39,7 +39,7 @@ class RunOfAgent(NamedTuple):
 
 
 class PlaceOfEpisode(NamedTuple):
-    """Where an episode stands: its cell, and its number there."""
+    """The place of an episode: its cell, and its row number there."""
 
     cell: str
     number: int
@@ -51,25 +51,25 @@ class OpenEpisodes:
 
     folder: Path
     episodes: tuple[AgentEpisode, ...]
-    """Light ones: see `evaluation.table.lighten`."""
+    """Episodes without their long texts: see `evaluation.table.lighten`."""
     places: tuple[PlaceOfEpisode, ...]
-    """Of the episodes, in their order."""
+    """Places of the episodes, in the order of `episodes`."""
     run: OpenRun
-    """Its cells as tables."""
+    """The cells of the evaluation, opened as the tables of a run."""
 
     def whole(self, number: int) -> AgentEpisode:
-        """The episode of a number with all its texts."""
+        """The episode with a number, with all its texts."""
         place = self.places[number]
         return from_dict(AgentEpisode, self.run.row(place.cell, place.number))
 
     def find(self, uid: str) -> int | None:
-        """Number of the episode of a uid."""
+        """Number of the episode with a uid; None: there is none."""
         return next((number for number, each in enumerate(self.episodes) if each.uid == uid), None)
 
     def select(self, wanted: Mapping[str, Any], words: str = "") -> list[int]:
-        """Numbers of the episodes that have all wanted values, by name as in `FACETS`; what is empty does not count.
+        """Numbers of the episodes that have all wanted values, by name as in `FACETS`; an empty value does not count.
 
-        `words`: as `_has_words`.
+        `words`: text that has to stand in question, answer, gold answers or an id; empty: any.
         """
         asked = {name: value for name, value in wanted.items() if value != ""}
         return [
@@ -81,7 +81,7 @@ class OpenEpisodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenEvaluation(OpenEpisodes):
-    """An evaluation's folder."""
+    """The episodes of an evaluation's folder, with its table of results."""
 
     evaluation: Evaluation
     table: EvaluationTable
@@ -98,12 +98,12 @@ class OpenEvaluation(OpenEpisodes):
 
 
 def is_training(folder: Path) -> bool:
-    """Whether a folder is one of a training that kept episodes."""
+    """Whether a folder is that of a training that kept episodes."""
     return not is_evaluation(folder) and any((folder / EPISODES).glob(STEP_FILES))
 
 
 def open_evaluation(folder: Path) -> OpenEvaluation:
-    """The episodes of its finished shards. Raises as `read_evaluation`."""
+    """Open an evaluation with the episodes of its finished shards. Raises as `read_evaluation`."""
     evaluation, cells = read_evaluation(folder), tables_of(folder / EPISODES)
     episodes: list[AgentEpisode] = []
     places: list[PlaceOfEpisode] = []
@@ -118,7 +118,7 @@ def open_evaluation(folder: Path) -> OpenEvaluation:
 
 
 def open_training(folder: Path) -> OpenEpisodes:
-    """The episodes that a training kept. Raises `InvalidInput` for files that hold others, or are damaged."""
+    """Open the episodes that a training kept. Raises `InvalidInput` for files that hold others, or are damaged."""
     episodes = tuple(lighten(each) for each in read_trained(folder))
     return OpenEpisodes(
         folder=folder, episodes=episodes, places=tuple(PlaceOfEpisode(EPISODES, n) for n in range(len(episodes))),
@@ -133,18 +133,18 @@ def _as_run(folder: Path, run_id: str, tables: Sequence[str]) -> OpenRun:
 
 
 def stamp_evaluation(folder: Path) -> tuple[Any, ...]:
-    """Differs when the folder holds something else than before."""
+    """A value that differs when an evaluation's folder holds something else than before."""
     files = sorted((folder / EPISODES).glob("*/*.parquet"))
     return tuple((str(path), path.stat().st_mtime_ns) for path in (folder / MANIFEST, *files))
 
 
 def stamp_training(folder: Path) -> tuple[Any, ...]:
-    """The same of a training's."""
+    """A value that differs when a training's folder holds something else than before."""
     return tuple((path.name, path.stat().st_mtime_ns) for path in sorted((folder / EPISODES).glob(STEP_FILES)))
 
 
 def verdict_of(episode: AgentEpisode) -> Verdict:
-    """Right by luck: its searches do not bear it out."""
+    """The verdict on an episode. It is right by luck where its answer is right and its searches do not bear it out."""
     if not is_right(episode.scores):
         return "wrong"
     return "right by luck" if episode.failures else "right"
@@ -165,11 +165,12 @@ FACETS: Mapping[str, Callable[[AgentEpisode], Sequence[Any]]] = {
     "failure tag": lambda each: each.failures,
     "verdict": lambda each: (verdict_of(each),),
 }
-"""What episodes are chosen by: the values of one."""
+"""The properties by which episodes are chosen: for each name, a function that gives an episode's values."""
 
 
 def find_episodes(opened: OpenEpisodes, *, id: str | None, kind: str | None, count: int) -> list[int]:
-    """The first `count` episodes of an id, the episode's own or its question's, and with a tag, or a verdict.
+    """Numbers of the first `count` episodes with an id, the episode's own or its question's, and with a failure tag or
+    a verdict.
 
     Raises `InvalidInput` when none matches.
     """
@@ -201,7 +202,7 @@ SIDES = tuple(_SIDE_OF.values())
 def split_questions(
     first: Sequence[AgentEpisode], second: Sequence[AgentEpisode]
 ) -> dict[Side, list[tuple[str, AgentEpisode, AgentEpisode]]]:
-    """Questions that both runs have, by who gets them right, with an episode of each run.
+    """Group the questions of two runs by which run gets them right, with an episode of each run.
 
     A run gets a question right when most of its episodes do; the shown one, of the first seed, is one of those that
     settle it.

@@ -1,6 +1,6 @@
-"""The curators' page of a run: its views, and the rows of its tables.
+"""Show the curators' page of a run: its views, and the rows of its tables.
 
-`trailforge inspect` has Streamlit run it as `page.py FOLDER WHO`, anew for each thing a person does.
+`trailforge inspect` has Streamlit run this module as `page.py FOLDER WHO`, anew for each thing a person does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trailforge.schemas import InvalidInput
 
 
 def show_page(run: OpenRun, curation: Curation) -> None:
-    """The whole page for a run."""
+    """Show the whole page of a run."""
     if not open_page(run.dataset, decide.STYLE + fixing.STYLE):
         return
     shown, decisions = show_of(run.dataset), partial(decide.show, run, curation)
@@ -45,11 +45,11 @@ def show_page(run: OpenRun, curation: Curation) -> None:
 
 
 _HIGH, _LOW = 640, 330
-"""Pixels of a list that stands beside the row, and of one above it."""
+"""Height in pixels of a list that stands beside the row, and of one above it."""
 
 
 def show_rows(run: OpenRun, show: Show) -> None:
-    """Choose a table and a row of it, and read it."""
+    """Let a person choose a table and a row of it, and show the row."""
     tables = {table.name: table for table in show.tables if table.columns and table.name in run.tables}
     asked, first = st.query_params.get(TABLE), next(iter(tables))
     chosen = first
@@ -98,7 +98,8 @@ def _show_row(run: OpenRun, table: ShownTable, number: int | None) -> None:
 
 @st.cache_resource(max_entries=2, show_spinner="Opening the run …")
 def open_cached(folder: Path, stamp: Any) -> tuple[OpenRun, tuple[str, ...]]:
-    """The run of a folder as it is now, and the tables on whose rows people decide."""
+    """Open the run of a folder as it is now, with the tables on whose rows people decide, or take them from the
+    cache."""
     run, settings = open_run(folder), read_settings(folder)
     if settings is None:
         raise InvalidInput("holds no run", file=folder)
@@ -108,7 +109,7 @@ def open_cached(folder: Path, stamp: Any) -> tuple[OpenRun, tuple[str, ...]]:
 
 
 def main(folder: Path, who: str) -> None:
-    """The page, once."""
+    """Run the page once."""
     leave_own_folder()
     run, tables = open_cached(folder, stamp_of(folder))
     products = products_of(run.dataset)

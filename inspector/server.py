@@ -1,4 +1,4 @@
-"""The page's server: Streamlit, on this machine alone unless more is asked for, with a password where it has one."""
+"""Serve the page with Streamlit, on this machine alone unless more is asked for, with a password where one is set."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import Any
 from trailforge.schemas import InvalidInput, OutputError, install_hint
 
 PASSWORD = "TRAILFORGE_INSPECT_PASSWORD"
-"""Environment variable: who opens the page has to give this."""
+"""Environment variable that holds the password of the page; people have to enter it."""
 _REMEMBERED_S = 600.0
 """How long a wrong password slows down the next ones."""
 _LONGEST_WAIT_S = 60.0
@@ -48,12 +48,13 @@ name of a page elsewhere can be made to lead here, too (DNS rebinding)."""
 
 
 def is_shared(host: str, *, is_behind_proxy: bool) -> bool:
-    """Whether others than this machine's user are meant to reach the page."""
+    """Whether people beside this machine's user are meant to reach the page."""
     return is_behind_proxy or not _is_loopback(host)
 
 
 def check_reach(host: str, *, is_behind_proxy: bool) -> None:
-    """Raises `InvalidInput` when others could reach the page and nothing asks who they are."""
+    """Check that a page which others can reach asks for a password. Raises `InvalidInput` where nothing asks who
+    they are."""
     if _is_loopback(host) or is_behind_proxy or os.environ.get(PASSWORD):
         return
     raise InvalidInput(
@@ -63,7 +64,7 @@ def check_reach(host: str, *, is_behind_proxy: bool) -> None:
 
 
 def check_port(host: str, port: int) -> None:
-    """Raises `OutputError` when nothing can listen there."""
+    """Check that the server can listen on a port. Raises `OutputError` when it cannot."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -111,20 +112,20 @@ def _is_loopback(host: str) -> bool:
 
 @dataclass(slots=True)
 class Guesses:
-    """Wrong passwords of the whole process: whoever opens ten pages, from ten addresses, guesses no faster.
+    """Counts wrong passwords of the whole process: a person who opens ten pages, from ten addresses, guesses no faster.
 
-    Each wrong one doubles the time, from a second to a minute, in which no password is looked at, not even the right
-    one.
+    Each wrong password doubles the time, from a second to a minute, in which no password is looked at, not even the
+    right one.
     """
 
     clock: Callable[[], float] = time.monotonic
     wrong: deque[float] = field(default_factory=deque)
-    """When, of the last ten minutes."""
+    """Times of the wrong guesses within the last ten minutes."""
     closed_until: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def problem_of(self, given: str, password: str) -> str | None:
-        """Why somebody who gives this stays outside; None for the password itself."""
+        """Why a person with this password is not let in; None: it is the right one."""
         with self.lock:
             now = self.clock()
             if now < self.closed_until:
@@ -145,7 +146,7 @@ GUESSES = Guesses()
 
 
 def is_open() -> bool:
-    """Whether this person may see the page; asks for the password where that is needed."""
+    """Whether this person may see the page; the password is asked for where that is needed."""
     import streamlit as st
 
     password = os.environ.get(PASSWORD)

@@ -1,4 +1,4 @@
-"""What a data set shows, which of its rows are asked for, and how a row of any of its tables is described."""
+"""Find what a data set shows and which of its rows are asked for, and describe a row of any of its tables."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _MOST_COLUMNS = 6
 
 @cache
 def show_of(dataset: str) -> Show:
-    """What a data set shows of itself; its tables field by field where it declares nothing.
+    """The rows and tables that a data set shows of itself; its tables field by field where it declares nothing.
 
-    Raises `InvalidInput` for one that is not installed.
+    Raises `InvalidInput` for a data set that is not installed.
     """
     declared = load_dataset(dataset)
     return resolve(declared.show) if declared.show else _plain_show(declared)
@@ -50,25 +50,25 @@ def _columns(record: Any) -> Sequence[str]:
 
 
 def product_of(dataset: str) -> str:
-    """The table that runs of a data set are for."""
+    """Name of the table that runs of a data set are for."""
     return load_dataset(dataset).rows
 
 
 def kinds_of(dataset: str, table: ShownTable) -> Sequence[str]:
-    """Columns of which the first that is not null is a row's kind."""
+    """Columns that hold a row's kind, the first that is not null."""
     declared = load_dataset(dataset).tables.get(table.name)
     return table.kinds or (declared.kind if declared else ())
 
 
 def more_of(run: OpenRun, table: ShownTable) -> Mapping[str, Sequence[Any]]:
-    """Columns of a table's list that the table does not store."""
+    """Values for the columns of a table's list that the table does not store, by name."""
     return run.once(("more", table.name), partial(table.more, run)) if table.more else {}
 
 
 def describe(run: OpenRun, table: str, number: int, *, is_brief: bool = False) -> Parts:
-    """A row of a table as parts; of a table that its data set does not show, field by field.
+    """Describe a row of a table as parts; field by field where its data set does not show the table.
 
-    `is_brief`: as one of several, where its data set says how.
+    `is_brief`: describe it as one row of several, where its data set says how.
     """
     record = run.record(table, number)
     if isinstance(record, RejectedRow):
@@ -109,23 +109,23 @@ _REJECTED = ShownTable(name="rejected", title="Rejected rows", describe=lambda r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Rows of one table."""
+    """The rows of one table that a search found."""
 
     table: str
     numbers: tuple[int, ...]
     elsewhere: tuple[str, ...] = ()
-    """Other tables that hold rows of the id."""
+    """Names of other tables that hold rows with the id."""
 
 
 def find_rows(
     run: OpenRun, *, table: str = "", id: str | None = None, kind: str | None = None, search: str = "",
     lowest: str = "", count: int = 1,
 ) -> Rows:  # fmt: skip
-    """The first `count` rows that match: of a table, else of the first one in which any does.
+    """Find the first `count` rows that match, in a table, or else in the first table in which any does.
 
     `id` is a row's own or that of what it belongs to: a question, a bundle. It may be of any table; without one, the
-    table that the run is for is searched and ordered. `search`: as `pipelines.search` reads it. `lowest`: a
-    number of the rows, as `reward.total`, by which they are ordered; rows without it come not at all.
+    table that the run is for is searched and ordered. `search`: as `pipelines.search` reads it. `lowest`: a number of
+    the rows, such as `reward.total`, by which they are ordered; rows without it are left out.
 
     Raises `InvalidInput` when no row matches, for a number that no table has, and for a search that cannot be read.
     """
@@ -154,7 +154,7 @@ def find_rows(
 
 
 def count_kinds(run: OpenRun) -> Counter[str]:
-    """Rows of the table that the run is for, by kind; kinds without rows too."""
+    """Count the rows of the table that the run is for, by kind; kinds without rows are there with 0."""
     table = show_of(run.dataset).table(product_of(run.dataset))
     counts: Counter[str] = Counter()
     if table is None:
@@ -166,9 +166,9 @@ def count_kinds(run: OpenRun) -> Counter[str]:
 
 
 def hints_of(run: OpenRun) -> list[str]:
-    """Options of `trailforge show` that find rows in a run: what its data set proposes.
+    """Options of `trailforge show` that find rows in a run, as its data set proposes them.
 
-    Of a run without rows what it proposes of other tables that have some, and what was rejected.
+    For a run without rows, those that it proposes for other tables that have some, and for what was rejected.
     """
     if not run.size(product_of(run.dataset)):
         others = [hint for hint in show_of(run.dataset).hints if _table_in(hint) and run.size(_table_in(hint))]
@@ -246,7 +246,7 @@ def _kinds(run: OpenRun, table: ShownTable) -> list[str | None]:
 
 
 def ordered(run: OpenRun, table: ShownTable, column: str, *, is_descending: bool = False) -> list[int]:
-    """Rows of a table by a column, the lowest value first, or the highest; rows without one come not at all.
+    """Numbers of a table's rows by a column, the lowest value first, or the highest; rows without a value are left out.
 
     Raises `InvalidInput` for a column that is neither one of numbers nor one that only its list has.
     """

@@ -1,4 +1,4 @@
-"""Rows and figures of a run in a terminal."""
+"""Print rows and figures of runs, evaluations and trainings in a terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def show_rows(
     folder: Path, *, table: str = "", id: str | None = None, kind: str | None = None, search: str = "",
     lowest: str = "", count: int = 1,
 ) -> list[Any]:  # fmt: skip
-    """Print rows of a run, several of a table that has a brief form of them in that, and return them.
+    """Print rows of a run, and return them; several rows are printed in brief where the table has a brief form.
 
     Raises as `find_rows`.
     """
@@ -40,7 +40,8 @@ def show_rows(
 
 
 def show_evaluation(folder: Path, *, id: str | None = None, kind: str | None = None, count: int = 1) -> None:
-    """Print the table of an evaluation, or with an id or a kind episodes. Raises `InvalidInput` when none matches."""
+    """Print the table of an evaluation, or its episodes with an id or of a kind. Raises `InvalidInput` when none
+    matches."""
     opened, console = open_evaluation(folder), Console()
     if id is None and kind is None:
         console.print(Group(*views(describe_results(opened.table, is_brief=True))))
@@ -51,14 +52,15 @@ def show_evaluation(folder: Path, *, id: str | None = None, kind: str | None = N
 
 
 def report_evaluation(folder: Path) -> None:
-    """Write the report of an evaluation, print its table, and name the files."""
+    """Write the report of an evaluation, print its table, and name the files that were written."""
     written = write_report(folder)
     show_evaluation(folder)
     print(*written, sep="\n")
 
 
 def show_training(folder: Path, *, id: str | None = None, kind: str | None = None, count: int = 1) -> None:
-    """Print the steps of a training, or with an id or a kind episodes. Raises `InvalidInput` when none matches."""
+    """Print the steps of a training, or its episodes with an id or of a kind. Raises `InvalidInput` when none
+    matches."""
     opened, console = open_training(folder), Console()
     if id is None and kind is None:
         console.print(Group(*views(describe_steps(opened.episodes, is_brief=True))))
@@ -72,7 +74,7 @@ def _show_episodes(opened: OpenEpisodes, console: Console, *, id: str | None, ki
 
 
 def show_first(manifest: Manifest, folder: Path) -> None:
-    """Print the books of a preview and its first three rows, of none the first three rejected ones."""
+    """Print the books of a preview and its first three rows, or where it has no rows the first three rejected ones."""
     run, console = open_run(folder), Console()
     console.print(figures(manifest, count_kinds(run)))
     table = product_of(run.dataset) if run.size(product_of(run.dataset)) else "rejected"
@@ -110,17 +112,17 @@ def _example(run: OpenRun, product: str) -> int:
 
 
 def row(run: OpenRun, table: str, number: int) -> RenderableType:
-    """A row of a run."""
+    """Draw a row of a run."""
     return view(describe(run, table, number), run.row(table, number)[run.key_of(table)], table)
 
 
 def brief_row(run: OpenRun, table: str, number: int) -> RenderableType:
-    """A row of a run as one of several, in a few lines."""
+    """Draw a row of a run as one of several, in a few lines."""
     return Group(*views(describe(run, table, number, is_brief=True)))
 
 
 def figures(manifest: Manifest, kinds: Counter[str]) -> RenderableType:
-    """Funnel, rows by kind, and what they cost."""
+    """Draw the funnel of a run, its rows by kind, and what they cost."""
     return Group(_funnel(manifest), _kinds(kinds), _cost(manifest))
 
 

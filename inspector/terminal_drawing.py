@@ -1,4 +1,4 @@
-"""Parts of a row, and what commands print beside them, in a terminal.
+"""Draw parts of a row, and what commands print beside them, in a terminal.
 
 Passages and answers are anyone's text: nothing of them is read as markup, no control character reaches the terminal.
 """
@@ -57,12 +57,12 @@ _STYLES = {
 
 
 def view(parts: Parts, uid: str, table: str) -> RenderableType:
-    """Parts of a row, under its name."""
+    """Draw parts of a row, under its name."""
     return Group(Rule(style="dim"), text_of((f"{table} ", "dim"), (uid, "bold")), *views(parts))
 
 
 def views(parts: Parts) -> list[RenderableType]:
-    """Of those parts that a terminal can show, under each other."""
+    """Draw those parts that a terminal can show, under each other."""
     makers = ((part, _MAKERS.get(type(part))) for part in parts)
     return [view for part, make in makers if make is not None and (view := make(part)) is not None]
 
@@ -141,7 +141,7 @@ def _grid(part: Grid) -> RenderableType:
 def table_of(
     names: Iterable[str], *, right: Container[str] = (), title: str = "", show_lines: bool = False
 ) -> RichTable:
-    """A table without rows. `right`: columns of numbers."""
+    """Make a table without rows. `right`: names of columns of numbers, which stand to the right."""
     table = RichTable(title=text_of(title) if title else None, title_justify="left", show_lines=show_lines)
     for name in names:
         table.add_column(text_of(name), justify="right" if name in right else "left")
@@ -256,7 +256,7 @@ def _pairs(line: Line) -> list[tuple[str, str]]:
 
 
 def kg_result(matches: Sequence[EntityMatch], triples: Sequence[KgTriple]) -> RenderableType:
-    """Entities that a mention may mean, and triples around the likeliest."""
+    """Draw the entities that a mention may mean, and triples around the likeliest."""
     found = table_of(("entity", "label", "matched", "score"), right=("score",), title="entities")
     for match in matches:
         found.add_row(*map(text_of, (match.entity_id, match.label, match.name, f"{match.score:.2f}")))
@@ -272,7 +272,7 @@ def show(view: RenderableType) -> None:
 
 
 def show_live(texts: Iterable[str]) -> None:
-    """Print texts, on a terminal each in place of the one before."""
+    """Print texts; on a terminal each replaces the one before."""
     console = Console()
     with Live(console=console, auto_refresh=False) if console.is_terminal else contextlib.nullcontext() as live:
         for text in texts:
@@ -283,6 +283,6 @@ def show_live(texts: Iterable[str]) -> None:
 
 
 def text_of(*parts: str | tuple[str, str]) -> Text:
-    """Parts, with or without a style, as they stand: no markup, no control characters."""
+    """Join parts, with or without a style, as they stand: no markup is read, no control character kept."""
     pairs = ((part, "") if isinstance(part, str) else part for part in parts)
     return Text.assemble(*((visible(text), style) for text, style in pairs))

@@ -1,4 +1,5 @@
-"""A question's search tree: plans from the top down, sized by visits, coloured by value (MSearcher, section 3.1.2)."""
+"""Draw a question's search tree: plans from the top down, sized by visits, coloured by value (MSearcher, section
+3.1.2)."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ from trailforge.pipelines.show import ShownNode, TreeDiagram, TreePath
 
 Place = tuple[float, float]
 WIDTH = 950
-"""Pixels that the drawing is made for; it stretches."""
+"""Width in pixels that the drawing is made for; it stretches."""
 _LABEL_WIDTH = 52
 """Pixels that `V 0.50` needs, with some space around it."""
 _SMALLEST, _LARGEST = 12, 40
-"""Diameters of nodes in pixels."""
+"""Smallest and largest diameter of nodes in pixels."""
 _COLOURS = [[0.0, "#d1453b"], [0.5, "#e8c64c"], [1.0, "#2e9e5b"]]
 _CLICKED = "#8e44ec"
 """Of the node that was clicked. The browser paints it: were the figure drawn anew, a zoomed view would be lost."""
@@ -30,7 +31,8 @@ _PATHS = {"wrong": "#d1453b", "mended": "#2a6fdb"}
 
 
 def positions(nodes: Sequence[ShownNode]) -> dict[int, Place]:
-    """x, y of each node: leaves side by side at distance 1, parents over the middle of their children, y = -depth.
+    """Compute x, y of each node: leaves side by side at distance 1, parents over the middle of their children, y =
+    -depth.
 
     Nodes of one depth are at least 1 apart.
     """
@@ -63,7 +65,7 @@ def _stagger(places: Mapping[int, Place], nodes: Sequence[ShownNode]) -> dict[in
 
 
 def path_to(nodes: Sequence[ShownNode], node: int) -> list[int]:
-    """Ids from the root to a node."""
+    """The ids of the nodes from the root to a node."""
     parents = {each.id: each.parent for each in nodes}
     way: list[int] = []
     at: int | None = node
@@ -74,7 +76,7 @@ def path_to(nodes: Sequence[ShownNode], node: int) -> list[int]:
 
 
 def tree_chart(tree: TreeDiagram) -> go.Figure:
-    """The tree; each point's `customdata` is its node's id."""
+    """Draw a search tree; each point's `customdata` is its node's id."""
     places = positions(tree.nodes)
     shown = [node for node in tree.nodes if node.id in places]
     paths = [path for path in tree.paths if path.node in places]

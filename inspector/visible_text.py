@@ -1,4 +1,4 @@
-"""Anyone's text for a terminal or a page: nothing in it acts, and what is invisible in it is seen.
+"""Make anyone's text safe for a terminal or a page: nothing in it acts, and what is invisible in it is seen.
 
 Rows hold what was retrieved and what models wrote. The page shows it through this module alone (or in widgets that
 take plain text), never as Markdown or HTML.
@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from trailforge.schemas import visible
 
 LONGEST = 20_000
-"""Characters of one text that a page shows; the rest is counted."""
+"""Number of characters of one text that a page shows; the rest is counted."""
 
 
 def escape_text(text: str, longest: int = LONGEST) -> str:
-    """The text as HTML that shows it as it is; cut, with a word on what is missing, when it is longer."""
+    """Write a text as HTML that shows it as it is; a longer text is cut, with a note on what is missing."""
     rest = f" … ({len(text) - longest:,} more characters)" if len(text) > longest else ""
     return html.escape(visible(text[:longest])) + rest
 
@@ -37,11 +37,11 @@ def mark_spans(text: str, spans: Iterable[tuple[int, int, str]], longest: int = 
 
 
 def label(text: str, longest: int = 60) -> str:
-    """For a label in a drawing, which reads some HTML but no `&quot;`: one line, cut at a length."""
+    """Make a label for a drawing, which reads some HTML but no `&quot;`: one line, cut at a length."""
     line = " ".join(text.split())
     return drawn(line if len(line) <= longest else line[: longest - 1] + "…")
 
 
 def drawn(text: str) -> str:
-    """A line as a drawing takes it: Plotly reads tags and a few entities, those of quotation marks not among them."""
+    """Write a line for a drawing: Plotly reads tags and a few entities, those of quotation marks not among them."""
     return html.escape(visible(text), quote=False)

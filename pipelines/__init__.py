@@ -1,4 +1,5 @@
-"""Apache Beam pipelines, one per dataset, which only wire; `shards` holds the one DoFn and the exactly-once rule."""
+"""The generic half of making data: the contract of a data set, the life of its rows, and the runs that make them. No
+data set's name stands here; `engine` alone loads Beam."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,5 @@
-"""What an audit found of questions, and what it set aside, which runs, evaluations and trainings leave out unpaid."""
+"""Read what an audit found of questions: which ones cannot be answered, so that runs, evaluations and trainings
+leave them out before they pay for anything."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ _LOG = logging.getLogger(__name__)
 AUDIT = "audit.json"
 AUDITED_TABLE = "audited"
 SET_ASIDE = "rejected"
-"""In the folder of an evaluation or a training: the questions that it does not ask."""
+"""Name of the table, in the folder of an evaluation or a training, of the questions that it does not ask."""
 T = TypeVar("T")
 
 
@@ -47,7 +48,8 @@ AuditReason = Literal[
     "not_found",
     "not_answered",
 ]
-"""The one reason of a question. The first three can be answered; all others are set aside (`SETS_ASIDE`).
+"""The one reason that an audit gives for a question. With the first three it can be answered; all others set it aside
+(`SETS_ASIDE`).
 
 `stated`: the documents say the answer. `derived`: it follows from what they say. `known_from_memory`: a model says it
 without them, too. `answer_not_stated`: nothing that is searched says it. `document_missing`: a document that it rests
@@ -69,15 +71,16 @@ class AuditedDocument:
 
     title: str
     hops: tuple[int, ...] = ()
-    """Those that rest on it, from 1; empty where that is not annotated."""
+    """Numbers of the hops that rest on this document, from 1; empty where that is not annotated."""
     is_there: bool
     by_title: bool = False
-    """A passage of this title is there."""
+    """Whether a passage has this document's title."""
     by_id: bool = False
     by_words: float | None = None
-    """Share of its own words, as runs of five, that passages of its title or id have; None: its text is not known."""
+    """Share of the document's own words, as runs of five, that passages of its title or id have; None: its text is
+    not known."""
     passages: tuple[str, ...] = ()
-    """Ids of the passages that are taken for it."""
+    """Ids of the passages that are taken for this document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +88,13 @@ class AuditedSearch:
     """A search for the documents of a question."""
 
     by: AuditedBy
-    """`best_wording`: the document's title with the sentence that counts, or sub-question and answer, which no agent
-    knows."""
+    """What the query was made from. `best_wording`: the document's title with the sentence that counts, or
+    sub-question and answer, which no agent knows."""
     query: str
     hop: int | None = None
-    """That it asks, from 1."""
+    """Number of the hop that the search asks, from 1; None: it asks for no single hop."""
     ranks: tuple[int | None, ...]
-    """Of each document of the question, from 1; None: not among the passages that were looked at."""
+    """Rank of each document of the question, from 1; None: it was not among the passages that were looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +105,7 @@ class AuditedQuestion:
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     uid: str
-    """`audit_key` of the question; of an invalid row FILE:ROW."""
+    """The question's `audit_key`; for an invalid row `FILE:ROW`."""
     question_id: str
     dataset: str
     question: str
@@ -116,11 +119,11 @@ class AuditedQuestion:
     documents: tuple[AuditedDocument, ...] = ()
     searches: tuple[AuditedSearch, ...] = ()
     quotes: tuple[str | None, ...] = ()
-    """Of each hop, the sentence that states its answer; None: none does. Of a set, of each member."""
+    """The sentence that states the answer of each hop, or of each member of a set; None: no sentence does."""
     answer_with: str | None = None
     """What a model answers from the documents alone; None: none was asked, or it gave no reply that can be read."""
     answer_without: str | None = None
-    """The same without them."""
+    """What the model answers without any documents; None as in `answer_with`."""
     is_right_with: bool | None = None
     is_right_without: bool | None = None
     schema_version: str = SCHEMA_VERSION
@@ -128,29 +131,30 @@ class AuditedQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditManifest:
-    """A finished audit: AUDIT, written last and sealed."""
+    """A finished audit: the contents of `audit.json`, which is written last and sealed."""
 
     STORED_AS: ClassVar[str] = "AuditManifest"
     SCHEMA_VERSION: ClassVar[str] = "1.1"
     EARLIER: ClassVar[Earlier] = {}
 
     questions: str
-    """Name of the file."""
+    """Name of the file of questions."""
     questions_sha256: str
     question_format: str
     columns: str
-    """Which column holds which field, as it was said."""
+    """Which column of the file holds which field, as the command was given it."""
     searched: str
-    """Back end and hash of what is searched; `paragraphs`: each question's own."""
+    """Back end and hash of what is searched; `paragraphs`: each question's own paragraphs."""
     passages: int | None
-    """Of an index or a file; None: own paragraphs."""
+    """Number of passages in the index or file that is searched; None: each question brings its own paragraphs."""
     depth: int
     model: str
-    """That was asked; empty: none."""
+    """Name of the model that was asked; empty: none was."""
     model_settings: str
-    """As JSON, all that decides its answers: seed, where its thoughts are, parameters that are not sent, prompts."""
+    """All that decides the model's answers, as JSON: seed, where its thoughts are, parameters that are not sent,
+    prompts."""
     counts: tuple[Count, ...]
-    """Questions by reason."""
+    """Number of questions for each reason."""
     files: tuple[FileEntry, ...]
     limit: int | None = None
     schema_version: str = SCHEMA_VERSION
@@ -159,27 +163,28 @@ class AuditManifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audited:
-    """What an audit says of questions, by `audit_key`."""
+    """What an audit says of its questions, each known by its `audit_key`."""
 
     reasons: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Reason and detail of those that are set aside."""
+    """Reason and detail of each question that is set aside."""
     known: frozenset[str] = frozenset()
-    """All that were audited."""
+    """Keys of all questions that were audited."""
     alike: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Of all that have the same words (`words_key`) the key by the question's id."""
+    """Keys of the questions that share their words, by question id; the outer key is their `words_key`."""
 
     @property
     def hash(self) -> str:
-        """12 hex digits over what is set aside and why; empty where no audit is asked."""
+        """A hash of 12 hex digits over what is set aside and why; empty where no audit is used."""
         if not self.known:
             return ""
         content = json.dumps([sorted((key, reason) for key, (reason, _) in self.reasons.items()), sorted(self.known)])
         return hashlib.sha256(content.encode()).hexdigest()[:12]
 
     def key_of(self, question: Question) -> str | None:
-        """Its key; None for a question that was not audited. One that brings no paragraphs is known by its words, too.
+        """The audit's key of a question; None for one that was not audited. A question without paragraphs is also known
+        by its words.
 
-        Other paragraphs make it another question.
+        The same words with other paragraphs are another question.
         """
         key = audit_key(question)
         if key in self.known:
@@ -187,8 +192,8 @@ class Audited:
         return None if question.paragraphs else self.key_by_words(question.question, question.answer, question.id)
 
     def key_by_words(self, question: str, answer: str, id: str) -> str | None:
-        """The same by question and gold answer. Where several have these words, and not all are set aside or asked, by
-        the id."""
+        """The audit's key of a question known by its words and gold answer. The id decides where several questions
+        have these words and only some of them are set aside."""
         found = self.alike.get(words_key(question, answer), {})
         is_clear = len({key in self.reasons for key in found.values()}) == 1
         return found.get(id) or (next(iter(found.values())) if is_clear else None)
@@ -199,11 +204,13 @@ class Audited:
         return not is_asked or self.key_of(source) is not None
 
     def row_of(self, source: Any) -> RejectedRow | None:
-        """The row for `rejected/` of a question that is set aside; None for all others, and for what is none."""
+        """The row for `rejected/` that stands for a question that is set aside; None for any other question, and for
+        what is no question."""
         return self.row(source, self.key_of(source)) if self.reasons and isinstance(source, Question) else None
 
     def row(self, asked: Any, key: str | None) -> RejectedRow | None:
-        """The same of any record with an id or a uid that asks the question of a key."""
+        """The row for `rejected/` that stands for any record with an id or a uid; None unless its key is of a
+        question that is set aside."""
         if key is None or (found := self.reasons.get(key)) is None:
             return None
         return RejectedRow(
@@ -220,14 +227,14 @@ NOT_AUDITED = Audited()
 
 
 def audit_key(question: Question) -> str:
-    """By which a question is known to an audit: a hash of its words, its gold answer and the documents that it names or
-    brings, white space and case apart."""
+    """The key by which an audit knows a question: a hash of its words, its gold answer and the documents that it
+    names or brings, white space and case apart."""
     texts = [text for each in question.paragraphs for text in (each.title, each.text)]
     return _hash(question.question, question.answer, *(each.title for each in question.supporting), "", *texts)
 
 
 def words_key(question: str, answer: str) -> str:
-    """A hash of a question's words and its gold answer alone."""
+    """A hash of a question's words and its gold answer alone, whatever documents it brings."""
     return _hash(question, answer)
 
 
@@ -253,7 +260,8 @@ def read_audit(folder: Path) -> AuditManifest:
 
 
 def read_audited(folder: Path | None) -> Audited:
-    """What an audit sets aside; nothing for None. Raises `InvalidInput` as `read_audit`, and for a changed file."""
+    """Read what an audit sets aside; None gives an audit that sets nothing aside. Raises `InvalidInput` as
+    `read_audit`, and for a changed file."""
     if folder is None:
         return NOT_AUDITED
     manifest = read_audit(folder)
@@ -274,7 +282,8 @@ def read_audited(folder: Path | None) -> Audited:
 def split_audited(
     asked: Sequence[T], audited: Audited, key_of: Callable[[T], str | None]
 ) -> tuple[list[T], list[RejectedRow]]:
-    """Those that can be answered, and the others as rows with their reasons; how many there are of each is said.
+    """Split questions into those that can be answered, and rows with reasons for the others; how many there are of each
+    is logged.
 
     `key_of`: as `Audited.key_of`. Raises `InvalidInput` where the audit knows none of them, or leaves none.
     """
@@ -294,7 +303,8 @@ def split_audited(
 
 
 def check_known(unknown: int, total: int, source: Path | None = None) -> None:
-    """Say how many questions an audit does not know, which are asked. Raises `InvalidInput` where it knows none."""
+    """Log how many questions are asked although the audit does not know them. Raises `InvalidInput` where it knows
+    none."""
     if unknown and unknown == total:
         raise InvalidInput("none of these questions was audited: audit this file", file=source, field="--audited")
     if unknown:
@@ -302,13 +312,13 @@ def check_known(unknown: int, total: int, source: Path | None = None) -> None:
 
 
 def count_reasons(rows: Iterable[RejectedRow]) -> str:
-    """The reasons of rows with their numbers, most first."""
+    """The reasons of rejected rows with the number of rows for each, the most frequent first."""
     counts = Counter(row.reason for row in rows)
     return ", ".join(f"{reason} {count:,}" for reason, count in counts.most_common())
 
 
 def write_set_aside(folder: Path, rows: Sequence[RejectedRow], split: str = "audited") -> None:
-    """Keep what is not asked, with its reasons; nothing where there is nothing."""
+    """Write the questions that are not asked, with their reasons, into a folder; nothing where there are none."""
     if rows:
         path = folder / SET_ASIDE / f"part-{split}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)

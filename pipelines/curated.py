@@ -1,4 +1,4 @@
-"""What becomes of rows that people decided on: pure, from rulings and rows to rows.
+"""Apply people's decisions to rows: pure functions from rulings and rows to the rows of a curated data set.
 
 A rejected row goes, and a fixed row is another row: it gets a uid of its own and `curated/` says what it is derived
 from. What was made of a row that is not there any more goes with it: SFT rows silently, as they hold nothing that
@@ -35,27 +35,29 @@ from trailforge.schemas import (
 )
 
 NAME = "part-curation"
-"""Of its files in `curated/` and `rejected/`."""
+"""Stem of the files that curation writes in `curated/` and `rejected/`."""
 SFT = "sft"
 _OF = {"reject": "of_rejected_row", "follow": "of_rejected_row", "fix": "of_fixed_row"}
 """Reason of what goes with a row, by what became of that."""
 
 
 def products_of(dataset: str) -> Mapping[str, Table]:
-    """Tables that lose rows, each after those that its rows are made of."""
+    """The tables of a data set that lose rows when people reject some, each after the tables that its rows are made
+    of."""
     return {name: table for name, table in _tables(dataset).items() if table.decided == "product"}
 
 
 def decidable(dataset: str) -> tuple[str, ...]:
-    """Tables on whose rows people decide: products, sources, and what filters rejected, to tell of filters that err."""
+    """The tables on whose rows people decide: products, sources, and the rows that filters rejected, so that people
+    can say where a filter errs."""
     return (*products_of(dataset), *_list_sources(dataset), "rejected")
 
 
 def source_column(table: str) -> str:
-    """Where rows of a table have the id of the question, document or path that they were made of.
+    """The column of a table that holds the id of the question, document or path that a row was made of.
 
-    Empty where that is not one thing. Raises `InvalidInput` for a table on whose rows nobody decides: it would lose
-    what people reject.
+    It is empty where that is not one thing. Raises `InvalidInput` for a table on whose rows people do not decide: it
+    would lose what they reject.
     """
     if table == "rejected":
         return ""
@@ -67,7 +69,7 @@ def source_column(table: str) -> str:
 
 
 def is_input(table: str) -> bool:
-    """Whether a rejection of a row refuses the row itself as the input of another run."""
+    """Whether rejecting a row of this table keeps the row itself from being an input of another run."""
     return table == INPUTS or any(declared.is_input for declared in _declared(table))
 
 
@@ -84,7 +86,8 @@ def _list_sources(dataset: str) -> list[str]:
 
 
 def check_row(dataset: str, row: Mapping[str, Any], ruling: Ruling) -> None:
-    """Raises `InvalidInput` when people cannot decide this, or when a fix leaves no valid row of this one."""
+    """Check that people may decide this of a row. Raises `InvalidInput` when they may not, or when a fix leaves no
+    valid row."""
     _check_fields(dataset, ruling)
     if ruling.action == "fix":
         product = products_of(dataset)[ruling.table]
@@ -97,7 +100,7 @@ def _check_fields(dataset: str, ruling: Ruling) -> None:
 
 
 def check_ruling(dataset: str, table: str, action: str, field: str = "") -> None:
-    """Raises `InvalidInput` when people cannot do this to the rows of a table."""
+    """Check that people may do this to the rows of a table. Raises `InvalidInput` when they may not."""
     products = products_of(dataset)
     if table == "rejected":
         if action == "fix":
@@ -114,12 +117,12 @@ def check_ruling(dataset: str, table: str, action: str, field: str = "") -> None
 
 
 def uid_of(row: Any) -> str:
-    """Of a row: inputs have an id."""
+    """The uid of a row; for an input, its id."""
     return row.id if hasattr(row, "id") else row.uid
 
 
 def apply_fixes(row: Any, ruling: Ruling, product: Table) -> tuple[Any, tuple[AppliedFix, ...]]:
-    """The row that is derived from one by its fixes, and what stood there. Raises `InvalidInput` for a bad fix."""
+    """The row that fixes make of another one, and what stood there before. Raises `InvalidInput` for a bad fix."""
     content, applied = to_dict(row), []
     for fix in ruling.fixes:
         old = _put(content, fix.field, json.loads(fix.value))
@@ -135,7 +138,7 @@ def apply_fixes(row: Any, ruling: Ruling, product: Table) -> tuple[Any, tuple[Ap
 
 
 class Curator:
-    """Goes over the rows of products, parents first, and says what becomes of each."""
+    """Goes over the rows of a run, parents first, and says what people's decisions make of each."""
 
     def __init__(self, dataset: str, rulings: Iterable[Ruling]) -> None:
         """Raises `InvalidInput` for what people cannot decide. Rulings on `rejected/` change no row of the data set."""
@@ -157,7 +160,8 @@ class Curator:
                 self._rulings[ruling.table, ruling.uid] = ruling
 
     def curate(self, table: str, file: str, rows: Iterable[Any]) -> Iterator[tuple[Any | None, CuratedRow | None]]:
-        """For each row of a file what stands in its place, and the record of it when people decided on it."""
+        """For each row of a file, the row that takes its place, and the record of the change when people decided on
+        it; None where there is none."""
         product = self._products[table]
         for position, row in enumerate(rows):
             uid = uid_of(row)
@@ -182,7 +186,7 @@ class Curator:
                 yield row, _curated_row(ruling, file=file, position=position)
 
     def sft(self, rows: Iterable[SftRow], config: Any) -> Iterator[SftRow]:
-        """The SFT rows that stay; those of a fixed row are made anew, in the place of the first."""
+        """The SFT rows that stay after curation; those of a fixed row are made anew, in the place of the first."""
         table = load_dataset(self._dataset).conversations
         sft = self._products[table].sft
         written: set[str] = set()
@@ -195,7 +199,7 @@ class Curator:
                 yield from resolve(sft)(self._derived[row.trajectory_uid], config)
 
     def check_all_found(self) -> None:
-        """Raises `InvalidInput` when a ruling was on a row that did not come."""
+        """Check that every row that people decided on was found. Raises `InvalidInput` when one was not."""
         for table, uid in sorted(self._rulings.keys() - self._found):
             raise InvalidInput(f"a decision on row {uid} of {table}, which is not in this run")
 
@@ -207,7 +211,7 @@ class Curator:
 
 
 class Undo:
-    """Gives the rows of a curated data set as the run made them. Of a run without `curated/`, as they are."""
+    """Gives the rows of a curated data set as the run made them; rows of a run without `curated/` stay as they are."""
 
     def __init__(self, folder: Path) -> None:
         """Memory holds `curated/`."""
@@ -218,7 +222,8 @@ class Undo:
                 self._at[row.table, row.file][row.position] = row
 
     def original(self, table: str, file: str, record: type, standing: Iterator[Any]) -> Iterator[Any]:
-        """The rows that these stand for. Raises `InvalidInput` for a payload that is no row."""
+        """The rows as the run made them, from the rows that stand in a curated file. Raises `InvalidInput` for a
+        payload that is no row."""
         changes = self._at.get((table, file), {})
         last, position = max(changes, default=-1), 0
         while True:
@@ -234,7 +239,7 @@ class Undo:
 
 
 def rulings_of(rows: Iterable[CuratedRow]) -> list[Ruling]:
-    """What people had decided."""
+    """The decisions of people that the rows of `curated/` record."""
     return [
         Ruling(**_shared(row), fixes=tuple(Fix(field=fix.field, value=fix.new_value, who=fix.who) for fix in row.fixes))
         for row in rows
@@ -243,7 +248,7 @@ def rulings_of(rows: Iterable[CuratedRow]) -> list[Ruling]:
 
 
 def rejected_rows(rows: Sequence[CuratedRow]) -> list[RejectedRow]:
-    """What goes to `rejected/`: the rows that left their tables."""
+    """The rows that curation writes to `rejected/`: those that left their tables."""
     return [
         RejectedRow(
             uid=row.uid,
@@ -268,7 +273,8 @@ def _shared(row: Ruling | CuratedRow) -> dict[str, Any]:
 
 
 def value_at(row: Any, path: str) -> Any:
-    """A field, or a part of it as `messages.3.content`. Raises `InvalidInput` when there is none."""
+    """The value of a field of a row, or of a part of one such as `messages.3.content`. Raises `InvalidInput` when
+    there is none."""
     at = row
     for step in path.split("."):
         at = {str(number): each for number, each in enumerate(at)} if isinstance(at, list) else at

@@ -1,9 +1,9 @@
 """The contract of a data set: one declaration that says all that generic code needs to know of it.
 
-A data set declares `DATASET = DataSet(...)` in `generators/<data set>/__init__.py`, or in a package of somebody else's,
-and pyproject.toml names it under `[project.entry-points."trailforge.datasets"]`; `pipelines.datasets` finds it by that
-name. A declaration imports nothing heavy: what is, it names as `"module:attribute"` (a `Reference`), which is imported
-when it is used.
+A data set declares `DATASET = DataSet(...)` in `generators/<data set>/__init__.py`, or in another package, and
+pyproject.toml names it under `[project.entry-points."trailforge.datasets"]`; `pipelines.datasets` finds it by that
+name. A declaration imports nothing heavy: heavy things are named as `"module:attribute"` (a `Reference`), which is
+imported when it is used.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ if TYPE_CHECKING:
     from trailforge.schemas import PatternField, TableRole
 
 INPUTS = "inputs"
-"""Table of what the intake cut into shards."""
+"""Name of the table that holds what the intake cut into shards."""
 LEDGER = "ledger/calls.sqlite"
-"""Of a run that shares none."""
+"""File name of the ledger of a run that shares none."""
 
 Reference = str | Callable[..., Any]
-"""`"module:attribute"`, or the thing itself."""
+"""A thing that a declaration names: `"module:attribute"`, which is imported on use, or the thing itself."""
 Place = tuple[str, str]
 """A table, and the uid of one of its rows."""
 Parts = Callable[[Any], Iterable[str]]
-"""Texts of a row."""
+"""Texts of a row, by which patterns are held against it."""
 
 
 def resolve(reference: Reference) -> Any:
-    """What a reference stands for. Raises `ImportError` or `AttributeError` when it is not there."""
+    """Import what a reference names. Raises `ImportError` or `AttributeError` when it is not there."""
     return resolve_name(reference) if isinstance(reference, str) else reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageRun:
-    """One run of a stage: what `Stage.run` is called with. Stages before it are finished."""
+    """One run of a stage: the argument of `Stage.run`. All stages before it are finished."""
 
     folder: Path
-    """Absolute, as workers may stand elsewhere."""
+    """The run's folder, as an absolute path, since workers may have another working directory."""
     settings: Settings
     config: Any
-    """Of the class `DataSet.config`."""
+    """The run's configuration, an instance of the class `DataSet.config`."""
     preset: str
     shards: tuple[Shard, ...]
-    """Of this stage, finished ones included."""
+    """Shards of this stage, finished ones included."""
     before: tuple[Shard, ...] = ()
     """Shards of the stage before it; none for the first."""
     arguments: Sequence[str] = ()
-    """Of the runner."""
+    """Command line of the runner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +63,16 @@ class Stage:
 
     name: str
     unit: str
-    """What its items are called."""
+    """What the stage's items are called."""
     run: Reference = ""
-    """`(StageRun) -> None`; empty: `DataSet.life`."""
+    """Reference to the function that runs the stage, `(StageRun) -> None`; empty: the stage runs `DataSet.life`."""
     follow: Reference | None = None
-    """`(shards, receipts) -> shards`: its shards, of those of the stage before it. None: the intake's."""
+    """Reference to `(shards, receipts) -> shards`, which makes this stage's shards from those of the stage before
+    it. None: the stage runs the intake's shards."""
     is_wanted: Reference | None = None
-    """`(config) -> bool`; None: always. Else the stage is left out."""
+    """Reference to `(config) -> bool`, which says whether the stage runs at all; None: it always does."""
     asks_model: bool = True
-    """Needs a model server, and its workers count items as they go."""
+    """Whether the stage needs a model server; its workers then count items as they go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,32 +81,39 @@ class Table:
 
     record: type
     kind: tuple[str, ...] = ()
-    """Columns of which the first that is not null is a row's kind."""
+    """Columns that hold a row's kind: the first of them that is not null."""
     decided: Literal["", "product", "source"] = ""
-    """`product`: people reject, accept and fix rows. `source`: rows stay, what was made of a rejected one goes."""
+    """What people decide on the rows. `product`: they reject, accept and fix rows. `source`: rows stay, and what was
+    made of a rejected one goes. Empty: nothing."""
     made_of: Reference | None = None
-    """`(row) -> places`: sources and rows of other products without which a row of a product makes no sense."""
+    """Reference to `(row) -> places`: the sources, and the rows of other products, without which a row of this
+    product makes no sense."""
     source: str = ""
-    """Column, `chain.id` for an inner one, with the id of the input that a row was made of; empty where that is not one
-    input. A rejected row keeps the next run from making anything of it again."""
+    """Column that holds the id of the input a row was made of (`chain.id` for an inner one); empty where that is not
+    one input. A rejected row keeps the next run from making anything of that input again."""
     is_input: bool = False
-    """A row is itself the input of other runs, which a rejection refuses by its uid. Those of `inputs` are."""
+    """Whether a row is itself an input of other runs, so that rejecting it refuses its uid there. Rows of `inputs`
+    always are."""
     patterns: Mapping[PatternField, Parts] = field(default_factory=dict)
-    """Of inputs: the texts that a pattern of `trailforge curate refuse` can be held against. By `question` or `text`
-    inputs of one id are told apart; without these, the id says all of an input."""
+    """The texts of an input that a pattern of `trailforge curate refuse` can be held against. Inputs with the same
+    id are told apart by their `question` or `text`; without these fields, the id says all of an input."""
     fixable: tuple[str, ...] = ()
-    """Fields that people may set: those from which no figure follows that only the run can measure again."""
+    """Fields that people may change: those from which no figure follows that only the run can measure again."""
     refit: Reference | None = None
-    """`(fixed, old) -> row` with what follows from its fixes. Raises `InvalidInput` when they leave no valid row."""
+    """Reference to `(fixed, old) -> row`, which sets what follows from a row's fixes. It raises `InvalidInput` when
+    they leave no valid row."""
     sft: Reference | None = None
-    """`(row, config) -> SFT rows` of a fixed row of the table `DataSet.conversations`."""
+    """Reference to `(row, config) -> SFT rows`, which makes the SFT rows of a fixed row of the table
+    `DataSet.conversations`."""
     transcript: Reference | None = None
-    """`(row) -> ToScore` (`protocols.transcripts`) of an episode, whose reward then is that of its protocol."""
+    """Reference to `(row) -> ToScore` (`protocols.transcripts`), the episode that a row holds; its reward then is
+    that of its protocol."""
     role: TableRole = ""
-    """For training, which reads it in the manifest. Records of `questions` have a method `asked()`, those of `pairs`
-    `preference(data_source, protocol)`."""
+    """What training uses the table for, read from the manifest. Records of `questions` have a method `asked()`,
+    those of `pairs` have `preference(data_source, protocol)`."""
     protocol: str = ""
-    """In which a table of the role `questions` is asked, unless another one is wanted, and one of `pairs` talks."""
+    """Name of the protocol in which a table of `questions` is asked unless another one is wanted, or in which one of
+    `pairs` talks."""
 
 
 QUESTIONS = Table(
@@ -114,27 +122,27 @@ QUESTIONS = Table(
     source="id",
     patterns={"question": lambda row: (row.question,), "answer": lambda row: row.golds},
 )
-"""Inputs of those that make something else of questions."""
+"""The table of inputs of data sets that are made from questions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOption:
-    """What a person gives to a data set's command, as `--name`, or to its flow, as a parameter."""
+    """An option of one data set: `--name` of its command, and a parameter of its flow."""
 
     help: str
-    """A line, for `--help`."""
+    """A line about the option, for `--help`."""
     takes: type = str
-    """`str`, `int`, `float`, `Path`, or `bool` for a flag."""
+    """Type of the value: `str`, `int`, `float`, `Path`, or `bool` for a flag."""
     words: tuple[str, ...] = ()
-    """The texts that may be given; none: any."""
+    """The values that may be given; empty: any."""
     many: bool = False
-    """May be given several times."""
+    """Whether the option may be given several times."""
     least: int | None = None
-    """Of a number."""
+    """The least number that may be given; None: any number may be."""
     flag: str = ""
-    """On the command line, where it is not called by its name there."""
+    """Flag on the command line, where it is not the option's name."""
     metavar: str | None = None
-    """What `--help` calls the value; None: by its type."""
+    """What `--help` calls the value; None: the name of its type."""
 
 
 QUESTION_FILE = RunOption(
@@ -150,74 +158,78 @@ class DataSet:
 
     name: str
     config: Reference
-    """The class of its configuration, a `RunConfig`."""
+    """Reference to the class of the configuration, a `RunConfig`."""
     preset: str = ""
-    """The one that holds when nobody names another; empty: it is called as the command."""
+    """Name of the preset that is used when none is named; empty: the name of the command."""
     inputs: Table = QUESTIONS
-    """Its rows are what the intake cut into shards."""
+    """The table of the items that the intake cuts into shards."""
     tables: Mapping[str, Table]
-    """All others, each product after those that its rows are made of. `rejected` comes of itself."""
+    """All tables but the inputs, by name, each product after those that its rows are made of. `rejected` is there
+    without being declared."""
     rows: str
-    """The table that the run is for; its `kind` is what a status counts."""
+    """Name of the table that the run is for; a status counts its rows by `kind`."""
     conversations: str = ""
-    """The product whose rows the table `sft` is made of; empty where there is none."""
+    """Name of the product that the rows of `sft` are made of; empty where there is none."""
     candidates: str = ""
-    """Table of what the last stage selects `rows` from; empty where rows are counted at once."""
+    """Name of the table from which the last stage selects `rows`; empty where rows count at once."""
     stages: tuple[Stage, ...]
-    """In the order in which they run."""
+    """The stages, in the order in which they run."""
     counted: str = ""
-    """Line of the books whose accepted items calls and cost are counted by; empty: that of the last stage."""
+    """Line of the books whose accepted items divide calls and cost; empty: that of the last stage."""
     goes_on: Reference | None = None
-    """`(configuration of now, configuration of the run in the folder) -> bool`: whether that run was stopped early on
-    purpose and this is its second half, so that what is there stays. None: no run is."""
+    """Reference to `(configuration of now, configuration of the run in the folder) -> bool`: whether that run was
+    stopped early on purpose and this one is its second half, so that its files stay. None: that never happens."""
     configure: Reference | None = None
-    """`(config, RunInputs) -> config` with what a person gives to this data set alone, found to be usable."""
+    """Reference to `(config, RunInputs) -> config`, which checks the options of this data set and puts them into the
+    configuration."""
     packages: Reference | None = None
-    """`(config, RunInputs) -> modules` of extras that a run imports beside those that every run does; `config` is the
-    preset's, before `configure`. They are looked for before any input is read."""
+    """Reference to `(config, RunInputs) -> modules`: the modules of extras that a run imports beside those that
+    every run does. `config` is the preset's, before `configure`. They are looked for before any input is read."""
     estimate: Reference | None = None
-    """`(RunInputs, config) -> Estimate` of what a run would take, for `--dry-run`. Asks nothing and writes nothing."""
+    """Reference to `(RunInputs, config) -> Estimate`, what a run would take, for `--dry-run`. It asks no model and
+    writes nothing."""
     preview: Mapping[str, int] = field(default_factory=lambda: {"limit": 3})
-    """`limit`, and options of its own, with which a run gives about three rows."""
+    """Values of `limit` and of the data set's own options with which a run gives about three rows."""
     take_in: Reference = "trailforge.pipelines.runs.intake:take_in_questions"
-    """`(RunInputs, folder, config) -> Settings`: what a person gives as shards in the run's folder."""
+    """Reference to `(RunInputs, folder, config) -> Settings`, which cuts the inputs into shards in the run's folder."""
     life: str = ""
-    """Reference of the `Life` of its rows (`pipelines/life.py`): of the stage that says no `run`. `checks` and the SFT
-    rows of what people fix follow from it."""
+    """Reference to the `Life` of its rows (`pipelines/life.py`), which each stage without a `run` follows. `checks`
+    and the SFT rows of what people fix follow from it."""
     checks: Reference = ""
-    """`RowChecks` that recompute what rows say of themselves; empty: those of `life`."""
+    """Reference to the `RowChecks` that recompute what rows say of themselves; empty: those of `life`."""
     card: Reference = "trailforge.pipelines.cards.card:write_plain_card"
-    """`(folder, manifest, settings) -> Markdown`; its figures are written beside it."""
+    """Reference to `(folder, manifest, settings) -> Markdown`, which writes the card and, beside it, its figures."""
     show: Reference | None = None
-    """What the terminal and the page show of its rows."""
+    """Reference to the `Show` that says what the terminal and the page show of its rows."""
     option: str = "--questions"
-    """Of the command, by which its input is given."""
+    """Name of the command's option that gives the input."""
     files: RunOption | None = QUESTION_FILE
-    """That option, where the input is files, which may be read in part (`--limit`). None: the input is one of
-    `own_options`."""
+    """The option `option`, where the input is files, which may be read in part (`--limit`). None: the input is one
+    of `own_options`."""
     makes_questions: bool = False
-    """Whether it makes questions of something else, which quotas may then be set for (`pipelines.demand`)."""
+    """Whether the data set makes questions from something else; quotas may then be set for them
+    (`pipelines.demand`)."""
     takes_folder: bool = False
-    """Whether that is the folder of the file that `Settings.sources` names."""
+    """Whether the input is a folder, namely that of the file that `Settings.sources` names."""
     beside: Mapping[str, str] = field(default_factory=dict)
-    """Files that are no rows, as figures are: by folder, what their names match."""
+    """Files that hold no rows, such as figures: by folder, the pattern that their names match."""
     lists: Mapping[str, Reference] = field(default_factory=dict)
-    """Files in the run's folder that hold `rows` in another form: by name, `(row) -> line`."""
+    """Files in the run's folder that hold `rows` in another form: by file name, a reference to `(row) -> line`."""
     about: str = ""
-    """What its command and its flow do, in a line; empty: it has none."""
+    """A line on what its command and its flow do; empty: it has neither."""
     hints: Mapping[str, str] = field(default_factory=dict)
-    """What to try when nothing was kept, by the reason that took most."""
+    """What to try when a run kept nothing, by the reason that rejected most."""
     demo: str = ""
-    """The preset that runs on the packaged model; empty: there is none."""
+    """Name of the preset that runs on the packaged model; empty: there is none."""
     own_options: Mapping[str, RunOption] = field(default_factory=dict)
-    """What it alone takes, by name: it comes as `RunInputs.options`."""
+    """Options that this data set alone takes, by name; their values come as `RunInputs.options`."""
     read_given: Reference = "trailforge.pipelines.sources.jsonl:read_given"
-    """`(files, own_options) -> (paths, RunInputs.options)`, from what people give."""
+    """Reference to `(files, own_options) -> (paths, RunInputs.options)`, which reads what people give."""
     ask_elsewhere: Reference | None = None
-    """`(folder of a finished run, distractors) -> (questions, types of those left out)`: its rows as questions with
-    paragraphs, which a night's other data sets are made of. None: it has no such rows."""
+    """Reference to `(folder of a finished run, distractors) -> (questions, types of those left out)`: its rows as
+    questions with paragraphs, which a night's other data sets are made of. None: it has no such rows."""
     examples: tuple[str, ...] = ()
-    """Of the use of its command: the words behind `trailforge`."""
+    """Examples of its command: the words behind `trailforge`."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` where it does not say how a stage runs, or what checks its rows."""
@@ -240,23 +252,24 @@ class DataSet:
 
     @property
     def command(self) -> str:
-        """Of the command line that makes it."""
+        """Name of the command that makes this data set."""
         return self.name.replace("_", "-")
 
     @property
     def takes_demand(self) -> bool:
-        """Whether quotas say which questions it takes, or makes."""
+        """Whether quotas (`--demand`) can say which questions it takes or makes."""
         return self.inputs.record is Question or self.makes_questions
 
     @property
     def given(self) -> dict[str, RunOption]:
-        """All that its command and its flow take beside what every run takes."""
+        """All options that its command and its flow take beside those of every run."""
         files = {self.option.removeprefix("--"): self.files} if self.files else {}
         columns = {"columns": QUESTION_COLUMNS} if self.files is QUESTION_FILE else {}
         return {**files, **columns, **self.own_options}
 
     def read(self, given: Mapping[str, Any]) -> tuple[tuple[Path, ...], dict[str, Any]]:
-        """Files and options of a run, of what a person gave of `given`. Raises `InvalidInput` for what cannot be."""
+        """The files and options of a run, read from what a person gave. Raises `InvalidInput` for a value that
+        cannot be."""
         options, files = dict(given), ()
         if self.files:
             value = options.pop(self.option.removeprefix("--"))
@@ -265,10 +278,10 @@ class DataSet:
 
     @property
     def all_tables(self) -> dict[str, Table]:
-        """Inputs and all others."""
+        """All tables by name, the inputs included."""
         return {INPUTS: self.inputs, **self.tables}
 
     @property
     def records(self) -> dict[str, type]:
-        """Record of each table but the inputs."""
+        """The record class of each table but the inputs, by table name."""
         return {name: table.record for name, table in self.tables.items()}

@@ -1,4 +1,4 @@
-"""All data sets by name, for whoever has a run's folder and does not know what is in it."""
+"""Find data sets by name, for code that has a run's folder and does not know what made it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CURATE = "curate"
 
 
 def dataset_names() -> tuple[str, ...]:
-    """Of all data sets that are installed, in alphabetical order."""
+    """Names of all installed data sets, in alphabetical order."""
     return tuple(declared_datasets())
 
 
@@ -49,7 +49,7 @@ def all_lists() -> frozenset[str]:
 
 
 def with_roles(manifest: Manifest) -> Manifest:
-    """The manifest with the roles of its tables: those of before version 1.3 do not say them."""
+    """A run's manifest with the role of each table: manifests from before version 1.3 do not say them."""
     if manifest.dataset not in dataset_names() or any(each.role for each in manifest.schema_versions):
         return manifest
     declared = load_dataset(manifest.dataset).all_tables
@@ -63,7 +63,7 @@ def with_roles(manifest: Manifest) -> Manifest:
 
 
 def is_curated(settings: Settings) -> bool:
-    """Whether people's decisions were applied to these rows."""
+    """Whether a run's folder holds a curated data set: one to whose rows people's decisions were applied."""
     return decisions_of(settings) is not None
 
 

@@ -38,37 +38,37 @@ _WORD = re.compile(r"[A-Z][a-z]*\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What quotas tell questions apart by."""
+    """The features of a question by which quotas tell questions apart."""
 
     hops: int | None
-    """Facts that have to be looked up; None: not known."""
+    """Number of facts that have to be looked up; None: not known."""
     shape: str = ""
-    """One of `SHAPES`; empty: not known."""
+    """The question's shape, one of `SHAPES`; empty: not known."""
     relation: str = ""
     """The sub-question of the last fact without its names: `who directed …`; empty: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """A share of questions, and what they are to be like; a key that is empty may be anything."""
+    """A share of questions, and what they are to be like; an empty key allows anything."""
 
     share: float
-    """Of all questions; the shares of a file are taken in proportion."""
+    """Share of all questions; the shares of a file are taken in proportion."""
     hops: int | None = None
     shape: str = ""
     relation: str = ""
     failure: str = ""
-    """Tag of `evaluation.failures` that such questions provoked. A world answers `misread` and misses with look-alikes;
-    whoever cannot provoke it passes it over."""
+    """Tag of `evaluation.failures` that such questions provoked. A world answers `misread` and misses with
+    look-alikes; a data set that cannot provoke the failure ignores it."""
     look_alike: bool | None = None
-    """Of a world, whether a search for one of its facts finds a look-alike first; None: as the failure says, else as
-    often as elsewhere in it."""
+    """Whether a search for one of the question's facts is to find a look-alike first, in a world; None: as `failure`
+    says, else as often as elsewhere in the world."""
     backend: str = ""
-    """Over which it was seen: runs over another one leave the quota out."""
+    """Back end over which the failure was seen: runs over another one leave the quota out."""
     asked: int | None = None
-    """Attempts that it rests on."""
+    """Number of attempts that the quota rests on."""
     pass_rate: float | None = None
-    """Of these, the right ones."""
+    """Share of these attempts that were right."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.share) and self.share > 0):
@@ -87,7 +87,7 @@ class Quota:
 
     @property
     def is_open(self) -> bool:
-        """Whether any question is one of it."""
+        """Whether the quota names no hops, shape or relation, so that any question fits it."""
         return self.hops is None and not self.shape and not self.relation
 
     def __str__(self) -> str:
@@ -97,7 +97,7 @@ class Quota:
         return ", ".join(filter(None, (hops, self.shape, self.relation, self.failure, alike))) or "any"
 
     def takes(self, traits: Traits) -> bool:
-        """Whether a question with these traits is one of it."""
+        """Whether a question with these traits fits the quota."""
         return (
             self.hops in (None, traits.hops)
             and self.shape in ("", traits.shape)
@@ -107,26 +107,26 @@ class Quota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What is asked of those that make or take questions."""
+    """Quotas for the questions that a run makes or takes."""
 
     quotas: tuple[Quota, ...] = ()
     measured: str = ""
-    """The cell of an evaluation that the quotas rest on, with a hash of its episodes; empty: somebody wrote them."""
+    """The cell of an evaluation that the quotas rest on, with a hash of its episodes; empty: a person wrote them."""
 
     @property
     def hash(self) -> str:
-        """12 hex digits over the quotas; empty where nothing is asked."""
+        """A hash of 12 hex digits over the quotas; empty where there are none."""
         if not self.quotas:
             return ""
         return hashlib.sha256(json.dumps(to_dict(self)["quotas"]).encode()).hexdigest()[:12]
 
     def over(self, backend: str) -> Demand:
-        """Without the quotas that were seen over another back end."""
+        """The same demand without the quotas that were seen over another back end."""
         kept = tuple(each for each in self.quotas if each.backend in ("", backend))
         return Demand(quotas=kept, measured=self.measured)
 
     def counts(self, total: int) -> list[int]:
-        """How many of so many questions each quota gets: whole numbers by the largest remainders."""
+        """How many of `total` questions each quota gets: whole numbers by the largest remainders."""
         whole = sum(each.share for each in self.quotas)
         exact = [total * each.share / whole for each in self.quotas]
         counts = [int(number + 1e-9) for number in exact]
@@ -136,7 +136,8 @@ class Demand:
         return counts
 
     def quota_of(self, traits: Traits, left: Sequence[int]) -> int | None:
-        """The quota that a question goes to, the one with the most keys first; None: none has room for it."""
+        """Index of the quota that a question counts for, the one with the most keys first; None: no fitting quota
+        has room."""
         fitting = [place for place, quota in enumerate(self.quotas) if left[place] > 0 and quota.takes(traits)]
         return min(fitting, key=lambda place: (-_keys_of(self.quotas[place]), place), default=None)
 
@@ -145,9 +146,10 @@ NOT_DEMANDED = Demand()
 
 
 def pick(traits: Sequence[Traits], demand: Demand, wanted: int | None) -> list[int]:
-    """Places of the questions that are taken, in their order. `wanted`: how many, as far as there are so many.
+    """Positions of the questions to take, in their order. `wanted`: how many to take, as far as there are so many.
 
-    None: as many as leave no quota short that any question fills. What a quota lacks goes to nobody else.
+    None: as many as leave no quota short that any question fits. Questions that a quota lacks are not made up for by
+    others.
     """
     if wanted is None:
         wanted = _most(traits, demand)
@@ -165,7 +167,8 @@ def pick(traits: Sequence[Traits], demand: Demand, wanted: int | None) -> list[i
 def take_by_quota(
     read: Callable[[], Iterable[Any]], demand: Demand, may_ask: Callable[[Question], bool], wanted: int | None
 ) -> Iterator[Any]:
-    """Of rows that are read twice the questions that the quotas take, and whatever is none or may not be asked.
+    """Read rows twice, and yield the questions that the quotas take, with all rows that are no questions or may not be
+    asked.
 
     Without quotas all rows. Raises `NothingLeft` where no quota takes any question.
     """
@@ -186,7 +189,7 @@ def take_by_quota(
 
 
 def tell_shortage(demand: Demand, left: Sequence[int], wanted: int) -> None:
-    """Say which quotas are short, and by how much."""
+    """Log which quotas are short, and by how many questions."""
     short = [f"{number:,} of {quota}" for quota, number in zip(demand.quotas, left, strict=True) if number > 0]
     if short:
         _LOG.log(NOTICE, "demand: of %s questions %s are missing", f"{wanted:,}", "; ".join(short))
@@ -206,7 +209,7 @@ def _keys_of(quota: Quota) -> int:
 
 
 def traits_of(question: Question) -> Traits:
-    """What a question tells of itself by its hops.
+    """The traits of a question, told by its hops.
 
     A comparison ends in a hop for which nothing is looked up. Chains meet where a hop rests on two earlier ones, or
     where more facts are looked up than there are hops.
@@ -225,7 +228,8 @@ def traits_of(question: Question) -> Traits:
 
 
 def relation_of(sub_question: str) -> str:
-    """A sub-question without what names one thing: "Who directed Metropolis?" and "Who directed #1?" ask alike."""
+    """A sub-question without the words that name one thing: "Who directed Metropolis?" and "Who directed #1?" become
+    alike."""
     _, parted, relation = sub_question.partition(">>")
     if parted:
         return f"… >> {relation.strip().casefold()}"
@@ -236,7 +240,8 @@ def relation_of(sub_question: str) -> str:
 
 
 def read_demand(path: Path | None) -> Demand:
-    """A file of quotas; nothing for None. Raises `InvalidInput` naming the file, the quota and its field."""
+    """Read a file of quotas; None gives a demand without quotas. Raises `InvalidInput` naming the file, the quota
+    and its field."""
     if path is None:
         return NOT_DEMANDED
     try:
@@ -263,7 +268,7 @@ def _read_quota(content: Any, row: int, path: Path) -> Quota:
 
 
 def write_demand(path: Path, demand: Demand) -> None:
-    """Write the file, a quota a line. Raises `OutputError`."""
+    """Write a file of quotas, one on each line. Raises `OutputError`."""
     lines = [f"measured: {json.dumps(demand.measured, ensure_ascii=False)}", "quotas:"]
     for quota in demand.quotas:
         told = {name: value for name, value in to_dict(quota).items() if value not in (None, "")}

@@ -1,4 +1,5 @@
-"""What a run would take, said before it: what a data set's `estimate` gives, and what it is reckoned with."""
+"""Estimate what a run would take before it begins: the result of a data set's `estimate`, and the parts to reckon it
+with."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageEstimate:
-    """What the calls for one purpose would use, over all items."""
+    """The expected use of the calls for one purpose, summed over all items."""
 
     stage: str
     usage: Usage
@@ -33,30 +34,30 @@ class StageEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What a run would take."""
+    """The calls, tokens, cost and rows that a run would take."""
 
     items: int
     unit: str
     """What the items are called."""
     sampled: int
-    """So many of them it rests on."""
+    """Number of items that the estimate rests on."""
     stages: tuple[StageEstimate, ...]
     is_bound: bool = False
     """The run makes at most these calls with at most these completions, and mostly far less; else it is what is to be
     expected. Prompts are reckoned by the lengths in the sample either way."""
     rests_on: str = ""
-    """What a person should know of it."""
+    """What a person should know of how the estimate was reckoned."""
     rows: Mapping[str, int] = field(default_factory=dict)
     """Expected accepted rows by kind; empty where they are not reckoned."""
 
     @property
     def usage(self) -> Usage:
-        """Of all stages."""
+        """Usage summed over all stages."""
         return sum((line.usage for line in self.stages), start=Usage())
 
 
 def sample(rows: Iterable[T], limit: int | None, seed: int, source: Path) -> tuple[list[T], int]:
-    """Some of the first `limit` rows, each as likely as the others, and how many rows there are.
+    """Draw some of the first `limit` rows, each as likely as the others, and count how many rows there are.
 
     Raises `InvalidInput` when there are none.
     """
@@ -74,9 +75,9 @@ def sample(rows: Iterable[T], limit: int | None, seed: int, source: Path) -> tup
 
 
 def sample_valid(rows: Iterable[T | InvalidRow], inputs: RunInputs, seed: int, record: type[T]) -> tuple[list[T], int]:
-    """`sample` of the rows of a run's files that nobody refuses, which are checked as the run checks them.
+    """As `sample`, of the rows of a run's files that no refusal leaves out, checked as the run checks them.
 
-    How many are left out is said. Raises `InvalidInput` for files that the run would not take.
+    How many are left out is logged. Raises `InvalidInput` for files that the run would not take.
     """
     invalid, counts = list[InvalidRow](), {"read": 0, "valid": 0}
 
@@ -104,7 +105,7 @@ def sample_valid(rows: Iterable[T | InvalidRow], inputs: RunInputs, seed: int, r
 def sample_questions(
     inputs: RunInputs, seed: int, *, needs_paragraphs: bool = False, needs_decomposition: bool = False
 ) -> tuple[list[Question], int]:
-    """`sample_valid` of the questions of a run's one file, of which is asked for what the run asks for."""
+    """As `sample_valid`, of the questions of a run's one file; the arguments say what the run needs each to have."""
     (source,) = inputs.files
     rows = read_questions(
         source,
@@ -116,17 +117,18 @@ def sample_questions(
 
 
 def tokens_of_passages(questions: Sequence[Question]) -> float:
-    """Of a passage that a search over these questions finds: as long as those that they bring along."""
+    """Mean number of tokens of a passage that a search over these questions finds, reckoned from the ones they bring
+    along."""
     passages = [paragraph.text for question in questions for paragraph in question.paragraphs]
     return mean_tokens(passages) if passages else _PASSAGE_TOKENS
 
 
 def stage_estimate(stage: str, calls: float, prompt: float, completion: float, prices: Prices) -> StageEstimate:
-    """Of so many calls, each with so many tokens of prompt and of completion."""
+    """The estimate of a stage that makes so many calls, each with so many tokens of prompt and of completion."""
     usage = Usage(calls=round(calls), prompt_tokens=round(calls * prompt), completion_tokens=round(calls * completion))
     return StageEstimate(stage=stage, usage=replace(usage, cost=prices.cost(usage)))
 
 
 def mean_tokens(texts: Sequence[str]) -> float:
-    """Of some texts; 0 of none."""
+    """Mean number of tokens of some texts; 0 when there are none."""
     return sum(map(count_tokens, texts)) / max(1, len(texts))

@@ -1,4 +1,5 @@
-"""How an index is built, from one file: back end with its numbers, cut of the corpus, encoder, and who writes.
+"""Say in one file how an index is built: back end with its numbers, cut of the corpus, encoder, and the model that
+writes.
 
 config = read_index_preset("hippo_rag")
 """
@@ -19,13 +20,13 @@ from trailforge.schemas import InvalidInput, from_dict, located
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexConfig:
-    """What an index preset says."""
+    """The content of an index preset."""
 
     backend: str
     options: dict[str, Any] = field(default_factory=dict)
-    """Numbers of the back end other than its own."""
+    """The back end's settings that differ from its own defaults."""
     encoder: str = ""
-    """Empty: the packaged one, where one is needed."""
+    """Name of the encoder; empty: the packaged one, where one is needed."""
     query_prefix: str = ""
     passage_prefix: str = ""
     chunk_tokens: int | None = None
@@ -35,7 +36,7 @@ class IndexConfig:
     page_words: int | None = None
     """Documents are pages, opened in parts of at most so many words; None: they are not."""
     model: ModelConfig = field(default_factory=lambda: ModelConfig(url=""))
-    """Who writes what a model writes. Without a URL it has to be said who."""
+    """The model that writes what the back end asks a model for. Without a URL, the command has to name one."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for a back end that there is not, numbers that it does not have, and odd lengths."""
@@ -45,34 +46,34 @@ class IndexConfig:
 
     @property
     def declared(self) -> Backend:
-        """Its back end."""
+        """The back end that this configuration names."""
         return load_backend(self.backend)
 
     @property
     def chunking(self) -> Chunking | None:
-        """How documents are cut; None: not at all."""
+        """The cut of documents into passages; None: documents are not cut."""
         return Chunking(tokens=self.chunk_tokens, overlap=self.chunk_overlap) if self.chunk_tokens else None
 
     @property
     def pages(self) -> Paging | None:
-        """How documents are made pages; None: not at all."""
+        """The paging of documents; None: documents are not made pages."""
         return None if self.page_words is None else Paging(words=self.page_words)
 
     def with_pages(self, are_pages: bool, words: int | None) -> IndexConfig:
-        """With what is said of pages: that documents are such, or the words of a part."""
+        """The configuration with these settings of pages: whether documents are pages, and the words of a part."""
         said = words or (PART_WORDS if are_pages else None)
         return self if said is None else replace(self, page_words=said)
 
     def with_encoder(
         self, encoder: str | None, query_prefix: str | None = None, passage_prefix: str | None = None
     ) -> IndexConfig:
-        """With what is said of the encoder; the prefixes of a preset are its own encoder's."""
+        """The configuration with another encoder; a preset's prefixes go with the preset's own encoder."""
         said = {"encoder": encoder, "query_prefix": query_prefix, "passage_prefix": passage_prefix}
         usual = {} if encoder in (None, self.encoder) else {"query_prefix": "", "passage_prefix": ""}
         return replace(self, **usual | {name: text for name, text in said.items() if text is not None})
 
     def with_chunks(self, tokens: int | None, overlap: int | None) -> IndexConfig:
-        """With what is said of passages; the overlap of a preset is that of its own length."""
+        """The configuration with another length of passages; a preset's overlap goes with the preset's own length."""
         if overlap and (tokens or self.chunk_tokens) is None:
             problem = "passages overlap where documents are cut: give --chunk-tokens, too"
             raise InvalidInput(problem, field="--chunk-overlap")
@@ -85,7 +86,7 @@ class IndexConfig:
 
 
 def choose_index(preset: str | None, backend: str | None, options: Mapping[str, Any]) -> IndexConfig:
-    """What a preset says, or the back end alone (None: `dense`), with these options.
+    """The configuration of a preset, or of a back end alone (None: `dense`), with these options.
 
     Raises as `read_index_preset` and `Backend.read_numbers`.
     """
@@ -100,7 +101,7 @@ def choose_index(preset: str | None, backend: str | None, options: Mapping[str, 
 
 
 def read_index_preset(name_or_path: str) -> IndexConfig:
-    """What an index preset, by name or by a YAML file's path, says.
+    """Read an index preset, given by its name or by the path of a YAML file.
 
     Raises `InvalidInput` that names preset and field.
     """

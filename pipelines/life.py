@@ -43,40 +43,42 @@ R = TypeVar("R")
 
 
 class Chosen(NamedTuple, Generic[R]):
-    """All rows that were drawn on an item, each once."""
+    """All rows that were drawn on an item, each either kept or rejected."""
 
     kept: Sequence[R]
-    """Best first."""
+    """The rows that are kept, best first."""
     rejected: Sequence[tuple[R, Verdict]]
-    """Each with the first verdict against it."""
+    """The rows that are rejected, each with the first verdict against it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draws(Generic[R]):
-    """What was drawn on one item."""
+    """The draws on one item: rows, failures, and what the calls cost."""
 
     rows: Sequence[R] = ()
-    """In the order of their draws."""
+    """The rows in the order of their draws."""
     broken: Mapping[int, TrailforgeError] = field(default_factory=dict)
-    """Why a draw gave none, by its number: a reply stayed malformed or was cut, or a prompt grew too long."""
+    """The error of each draw that gave no row, by the draw's number: a reply stayed malformed or was cut, or a
+    prompt grew too long."""
     meter: Meter = field(default_factory=Meter)
-    """Has counted the distinct calls behind all of them."""
+    """Meter that counted the distinct calls behind all draws."""
     against: Verdict | None = None
-    """What is against the item itself, on which then nothing is drawn."""
+    """The verdict against the item itself, on which then nothing is drawn; None: there is none."""
     gates: Mapping[str, Verdict | None] = field(default_factory=dict)
-    """Of each of `Life.gates` what is against the item, whose rows are chosen among all the same."""
+    """The verdict of each of `Life.gates` against the item, None where it passes; its rows are chosen among all the
+    same."""
     payload: Any = None
-    """What `rejected/` holds of an item that something is against, as plain values; None: the item."""
+    """What `rejected/` holds, as plain values, of an item with a verdict against it; None: the item itself."""
     chosen: Chosen[R] | None = None
-    """What `Life.choose` says of the rows, where drawing went on until that was enough. The fields that `Life.derive`
-    sets are then set already."""
+    """The result of `Life.choose`, where drawing went on until that was enough; None: nothing is chosen yet. The
+    fields that `Life.derive` sets are then set already."""
     beside: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    """Rows of other tables that came with them."""
+    """Rows of other tables that came with the draws, by table name."""
     support: SupportCount = field(default_factory=SupportCount)
 
 
 async def draw_all(draw: Callable[[int, Meter], Awaitable[R]], count: int) -> Draws[R]:
-    """So many draws, made at once, each with a meter of its own. One that breaks off costs the others nothing."""
+    """Make `count` draws at once, each with a meter of its own. A draw that fails does not affect the others."""
 
     async def draw_one(sample: int, meter: Meter) -> R | TrailforgeError:
         try:
@@ -103,49 +105,54 @@ def _derive_nothing(rows: Sequence[Any], item: Any, config: Any) -> Sequence[Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """How the rows of a data set come to be, item by item."""
+    """The declaration of how the rows of a data set come to be, item by item."""
 
     name: str
-    """Of the stage, and of the line of the books that counts its items."""
+    """Name of the stage, and of the line of the books that counts its items."""
     item: type
-    """Record of the items."""
+    """Record class of the items."""
     table: str
-    """Of the rows."""
+    """Name of the table of the rows."""
     draw: Callable[[Any, Any, Any], Awaitable[Draws[Any]]]
-    """`(item, context, config)`: the rows as they come. The only part that asks a model before one is chosen."""
+    """`(item, context, config)`: draws the rows of one item. It is the only part that asks a model before rows are
+    chosen."""
     open_context: Callable[[ModelWork, ModelClient], Any] = _open_context
-    """As in `ModelStage`; a `RunContext` alone where nothing else is shared."""
+    """Opens what all items share, as `ModelStage.open_context` does; by default a `RunContext` alone."""
     asks_model: bool = True
-    """As in `Stage`. False: items come one after the other in the run's own process, and there is no context."""
+    """Whether a model is asked, as in `Stage`. False: items are handled one after the other in the run's own
+    process, and there is no context."""
     derive: Callable[[Sequence[Any], Any, Any], Sequence[Any]] = _derive_nothing
-    """`(rows, item, config)`: all rows of an item with those fields set that follow from the others."""
+    """`(rows, item, config)`: returns all rows of an item with the fields set that follow from the others."""
     choose: Callable[[Sequence[Any], Any, Any], Chosen[Any]] | None = None
-    """`(rows, item, config)`: the filters, and then the caps. None: all are kept, and the books have no line for it."""
+    """`(rows, item, config)`: chooses rows by the filters, and then by the caps. None: all rows are kept, and the
+    books have no line for it."""
     after: Callable[[Sequence[Any], Chosen[Any], Any, Any, Any], Awaitable[tuple[Chosen[Any], Meter]]] | None = None
-    """`(rows, chosen, item, context, config)`: the choice once a model has worded or read rows of it, and the calls."""
+    """`(rows, chosen, item, context, config)`: returns the choice after a model has worded or read some of its rows,
+    and the meter of those calls."""
     sft: Callable[[Any, Any], Iterable[Any]] | None = None
-    """`(row, config)`: the SFT rows of a kept row."""
+    """`(row, config)`: makes the SFT rows of a kept row."""
     wrong_sft: Callable[[Any], Iterable[Any]] | None = None
-    """`(rejected row)`: the SFT rows of one that searched well and answered wrongly, without loss on that answer; none
-    of any other. Only training sets that ask for such rows have them."""
+    """`(rejected row)`: makes the SFT rows of a row that searched well and answered wrongly, without loss on that
+    answer, and none of any other. They go only to training sets that ask for such rows."""
     products: Mapping[str, Callable[[Chosen[Any], Any], Iterable[Any]]] = field(default_factory=dict)
-    """By table, `(choice, config)`: what else is made of an item's rows."""
+    """`(choice, config)`, by table name: makes the rows of other tables from an item's chosen rows."""
     gates: tuple[str, ...] = ()
-    """Lines of the books, each of which may have something against an item of which rows were drawn."""
+    """Names of the lines of the books that may each hold a verdict against an item of which rows were drawn."""
     draws: str = ""
-    """The line of the books that counts draws; empty: they are not counted, and one that breaks off fails its item."""
+    """Name of the line of the books that counts draws; empty: they are not counted, and a draw that fails makes its
+    item fail."""
     choice: str = "filter"
-    """The one that counts the rows that were kept."""
+    """Name of the line of the books that counts the rows that were kept."""
     place: Callable[[Any], Any] | None = None
-    """`(row)`: what sorts the rows of an item as they were drawn, the number of its draw; not a text, as q-10 comes
-    before q-2. None: that order is not known of rejected ones."""
+    """`(row)`: returns the number of the row's draw, by which an item's rows are sorted; it is no text, since q-10
+    would come before q-2. None: the order of rejected rows is not known."""
     problems: Callable[[Any, Any, RowChecks], Iterable[str]] | None = None
-    """`(row, item, checks)`: what else is wrong with a kept row, for `verify`."""
+    """`(row, item, checks)`: returns what else is wrong with a kept row, for `verify`."""
     refusal: Callable[[RejectedRow, Any, Any], str] | None = None
-    """`(rejected row, item, config)`: what is wrong with an item's being left out; empty: nothing."""
+    """`(rejected row, item, config)`: returns what is wrong with leaving out an item; empty: nothing."""
     beside: Callable[[RowChecks, str, Mapping[str, Any], Mapping[str, Chosen[Any]]], None] | None = None
-    """`(checks, name of a file, its items, the choice of each)`: reports what is wrong with other tables, and what a
-    choice that cannot be made again says amiss."""
+    """`(checks, name of a file, its items, the choice of each)`: reports what is wrong with other tables, and with a
+    choice that cannot be made again."""
 
     def __call__(self, run: StageRun) -> None:
         """Run what is missing of the stage. Raises the first error that stopped a worker."""
@@ -162,7 +169,7 @@ class Life:
             write_shard(work, folder, shard, [asyncio.run(self.run_item(item, None, config)) for item in items])
 
     def model_stage(self, dataset: DataSet) -> ModelStage:
-        """What the engine runs for all items."""
+        """The stage that the engine runs for all items of this life."""
         return ModelStage(
             name=self.name,
             item=self.item,
@@ -174,11 +181,11 @@ class Life:
         )
 
     async def run_item(self, item: Any, context: Any, config: Any) -> ItemResult:
-        """Draw the rows of one item, and settle them."""
+        """Draw the rows of one item, and settle what becomes of them."""
         return await self.settle(item, await self.draw(item, context, config), context, config)
 
     async def settle(self, item: Any, drawn: Draws[Any], context: Any, config: Any) -> ItemResult:
-        """What becomes of the rows that were drawn on one item, its lines in the books, and what it took."""
+        """Decide what becomes of the rows drawn on one item, and count its lines in the books and its cost."""
         if drawn.against is not None:
             left = self._left_out(self.name, item, drawn.against, drawn)
             books = stage(self.name, inputs=1, accepted=0, rejected=[left.reason])
@@ -211,22 +218,22 @@ class Life:
         )
 
     def choice_of(self, rows: Sequence[Any], item: Any, config: Any) -> Chosen[Any]:
-        """Which of an item's rows are kept, before any is worded."""
+        """Choose which of an item's rows are kept, before any of them is worded."""
         return self.choose(rows, item, config) if self.choose is not None else Chosen(rows, ())
 
     def made_of(self, chosen: Chosen[Any], config: Any) -> dict[str, list[Any]]:
-        """All products of an item's rows, by table."""
+        """Make all products of an item's chosen rows, by table name."""
         made = {table: list(make(chosen, config)) for table, make in self.products.items()}
         if self.sft is not None:
             made[SFT] = [each for row in chosen.kept for each in self.rows_for_sft(row, config)]
         return made
 
     def rows_for_sft(self, row: Any, config: Any) -> list[Any]:
-        """As `Table.sft`."""
+        """The SFT rows of a kept row, as `Table.sft` gives them."""
         return list(self.sft(row, config)) if self.sft is not None else []
 
     def checks(self, folder: Path, manifest: Manifest, config: Any, report: Report) -> RowChecks:
-        """As `DataSet.checks`, for a data set with this one stage."""
+        """The checks of a data set that has this life as its one stage, as `DataSet.checks` gives them."""
         of = LifeChecks if self.asks_model else _LivedAgain
         return of(self, folder, manifest, config, report)
 
@@ -256,7 +263,8 @@ class Life:
 
 
 class LifeChecks(RowChecks):
-    """Rows against their items and each other: what follows from them, what is chosen and what is made of it, again."""
+    """Recomputes rows from their items: what follows from them, which ones are chosen, and what is made of the
+    chosen."""
 
     def __init__(self, of: Life, folder: Path, manifest: Manifest, config: Any, report: Report) -> None:
         super().__init__(folder, manifest, config, report)
@@ -265,7 +273,7 @@ class LifeChecks(RowChecks):
         self.source_of: Callable[[Any], str] = attrgetter(dataset.tables[of.table].source)
 
     def check(self) -> None:
-        """Fill the report."""
+        """Check all files, and fill the report."""
         life, lines = self.life, {line.name for line in self.manifest.stages}
         own = [life.draws] * (life.draws in lines) + [life.choice] * (life.choose is not None)
         counted = ("read", life.name, *life.gates, *own)  # runs of before counted no draws

@@ -1,4 +1,4 @@
-"""What belongs to nightly runs: windows, their questions, their status, bands, retention."""
+"""All that nightly runs need: windows of documents, their plans, checks before a night, status, bands and retention."""
 
 from typing import TYPE_CHECKING
 

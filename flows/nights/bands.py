@@ -1,4 +1,4 @@
-"""Between which bounds the figures of finished data are to be, and which of them are not."""
+"""Check the figures of finished data against bands, the bounds between which they are to lie."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 from trailforge.schemas import InvalidInput, Manifest, from_dict
 
 WINDOW = "window"
-"""Section of the figures of a window of documents; all others are called like a data set."""
+"""Name of the section of bands for a window of documents; all other sections are named after data sets."""
 OF_A_RUN = ("calls_per_accepted_row", "cost_per_accepted_row", "cut_replies")
 OF_A_STAGE = ("accepted", "failed")
-"""Shares of the stage's inputs, written `STAGE.accepted`."""
+"""Figures that are shares of a stage's inputs, written `STAGE.accepted`."""
 OF_A_WINDOW = ("documents", "questions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """Both bounds are within it; None: no bound."""
+    """The bounds of a figure, both allowed values themselves; None: no bound."""
 
     least: float | None = None
     most: float | None = None
 
     def holds(self, value: float) -> bool:
-        """Is the value within?"""
+        """Whether a value lies within the bounds."""
         return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class Band:
 
 
 Bands = Mapping[str, Mapping[str, Band]]
-"""By data set (or `window`) and figure."""
+"""Bands by data set (or `window`), and then by figure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,20 +43,22 @@ class Breach:
     dataset: str
     figure: str
     value: float | None
-    """None: there is no such figure, as when no row was accepted, or nothing came into the stage."""
+    """The figure's value; None: there is no such figure, as when no row was accepted, or nothing came into the
+    stage."""
     band: Band
 
     @property
     def line(self) -> str:
-        """For people."""
+        """Describe the breach in a line for people."""
         value = "is not there" if self.value is None else f"is {self.value:.4g}"
         return f"{self.dataset}: {self.figure} {value}, should be {self.band}"
 
 
 def read_bands(content: Mapping[str, Any], *, source: object, datasets: tuple[str, ...]) -> Bands:
-    """What a file of bands says. Raises `InvalidInput` naming the field that is no data set, no figure or no band.
+    """Read the content of a file of bands. Raises `InvalidInput` naming a field that is no data set, no figure or no
+    band.
 
-    `datasets`: names that it may have beside `window`.
+    `datasets`: names that the file may have beside `window`.
     """
     bands: dict[str, dict[str, Band]] = {}
     for dataset, figures in content.items():
@@ -70,12 +72,13 @@ def read_bands(content: Mapping[str, Any], *, source: object, datasets: tuple[st
 
 
 def outside(manifest: Manifest, bands: Bands) -> list[Breach]:
-    """Figures of a finished run that are outside of the bands of its data set."""
+    """Find the figures of a finished run that are outside of the bands of its data set."""
     return find_breaches(manifest.dataset, figures_of(manifest), bands)
 
 
 def find_breaches(dataset: str, figures: Mapping[str, float | None], bands: Bands) -> list[Breach]:
-    """The same of figures that are at hand. One that is not there is outside."""
+    """Find the figures of a data set that are outside of its bands. A figure that has a band and no value is
+    outside."""
     return [
         Breach(dataset=dataset, figure=name, value=value, band=band)
         for name, band in bands.get(dataset, {}).items()
@@ -84,7 +87,8 @@ def find_breaches(dataset: str, figures: Mapping[str, float | None], bands: Band
 
 
 def outside_of_window(*, documents: int, questions: int, bands: Bands) -> list[Breach]:
-    """The same of a window. Where documents lack, that questions do, which follows, is left out."""
+    """Find the figures of a window that are outside of its bands. Where no documents came, missing questions follow
+    from that and are not listed."""
     breaches = find_breaches(WINDOW, {"documents": documents, "questions": questions}, bands)
     no_documents = [breach for breach in breaches if breach.figure == "documents" and not documents]
     return no_documents or breaches
@@ -93,8 +97,8 @@ def outside_of_window(*, documents: int, questions: int, bands: Bands) -> list[B
 def figures_of(manifest: Manifest) -> dict[str, float | None]:
     """All figures of a run that can have a band.
 
-    Calls a minute are not among them: a run that went on knows the calls of all its processes, and the seconds of the
-    last one alone.
+    Calls a minute are not among them: for a run that went on, the calls of all its processes are known, and the
+    seconds of the last process alone.
     """
     figures: dict[str, float | None] = {
         "calls_per_accepted_row": manifest.calls_per_accepted_row,

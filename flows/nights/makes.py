@@ -1,4 +1,5 @@
-"""What a night makes: a list of data sets, each of the window's documents or of the questions that another one gave."""
+"""Read what a night makes: a list of data sets, each made from the window's documents or from questions of another
+one."""
 
 from __future__ import annotations
 
@@ -11,34 +12,35 @@ from trailforge.pipelines import dataset_names, load_dataset
 from trailforge.schemas import InvalidInput, from_dict
 
 OF_DOCUMENTS = "documents"
-"""As the input of an entry: the documents of the window."""
+"""Input of an entry that is made from the documents of the window."""
 PARAMETERS = ("kg", "benchmarks")
-"""Of a night, that entries may take or need."""
+"""Names of a night's parameters that entries may take or need."""
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Make:
-    """One data set of every window."""
+    """One data set that every window makes."""
 
     folder: str
-    """Its run, in the window's folder."""
+    """Name of the run's folder, in the window's folder."""
     dataset: str
     preset: str
     input: str = OF_DOCUMENTS
-    """`documents`, or the folder of an earlier entry: the questions that it gave are asked."""
+    """The entry's input: `documents`, or the folder of an earlier entry, whose questions are asked."""
     takes: tuple[str, ...] = ()
-    """Parameters of the night that it is given."""
+    """Names of the night's parameters that the data set is given."""
     needs: tuple[str, ...] = ()
-    """As `takes`; where one was not given the data set is left out."""
+    """Names of parameters, as in `takes`, without which the data set is left out."""
     scope: str = ""
-    """What its flow searches, where it may be told; empty: as the preset says."""
+    """What the data set's flow searches, where a flow can be told; empty: as the preset says."""
     config_hash: str = ""
-    """Of the configuration that preset and parameters gave when the window was begun; empty where it is left out."""
+    """Hash of the configuration that preset and parameters gave when the window was begun; empty where the data set
+    is left out."""
 
 
 def read_makes(content: Mapping[str, Any], *, source: str) -> tuple[Make, ...]:
-    """The list of a night's preset. Raises `InvalidInput` naming the entry that no night can make.
+    """Read the list of a night's preset. Raises `InvalidInput` naming an entry that no night can make.
 
     All questions of a window come from one entry.
     """

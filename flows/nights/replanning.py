@@ -1,4 +1,5 @@
-"""The plan by which a window begins, and which other plan one that was begun may go by, so that nothing is lost."""
+"""Keep the plan by which a window begins, and decide which other plan a begun window may follow, so that nothing is
+lost."""
 
 from __future__ import annotations
 
@@ -34,17 +35,19 @@ class _Change:
 
 
 def begin(root: Path, plan: WindowPlan, replan: Collection[str] = ()) -> None:
-    """`keep_plan` in the folder of the plan's day. Raises `OutputError` when another process makes the window."""
+    """Keep the plan in the folder of its day, as `keep_plan`. Raises `OutputError` when another process makes the
+    window."""
     folder = root / plan.day
     with exclusive(folder):
         keep_plan(folder, plan, replan)
 
 
 def keep_plan(folder: Path, plan: WindowPlan, replan: Collection[str] = ()) -> None:
-    """Write the plan of a window, unless it was begun with the same one. Only under the folder's lock.
+    """Write the plan of a window, unless it was begun with the same one. The caller holds the folder's lock.
 
-    Entries that have no row yet take other parameters; `replan`: those that may though they paid for calls. Raises
-    `OutputError` where rows would not be as the plan says, for a complete window, and when something else is in there.
+    Entries without a row take the new parameters; `replan`: entries that may do so though they paid for calls.
+    Raises `OutputError` where rows would not be as the plan says, for a complete window, and when something else is
+    in the folder.
     """
     begun = read_record(folder / PLAN, WindowPlan) if (folder / TAKEN).is_file() else None
     if begun == plan:
@@ -57,7 +60,7 @@ def keep_plan(folder: Path, plan: WindowPlan, replan: Collection[str] = ()) -> N
 
 
 def is_begun(run: Path) -> bool:
-    """Whether a run has a shard or more: its rows are then of the parameters that it was begun with."""
+    """Whether a run has a finished shard: its rows are then of the parameters that it was begun with."""
     return (run / MANIFEST).exists() or bool(receipts_in(run))
 
 

@@ -1,4 +1,4 @@
-"""Which complete windows of a root are old enough to go, and their removal.
+"""Find the complete windows of a root that are old enough to be removed, and remove them.
 
 Kept are the newest ones, windows that are not complete or in use, and what people put work into: a window with
 decisions of which a curated data set is still to be made, one with patterns, which later runs read where they are
@@ -37,18 +37,18 @@ _OF_A_RUN |= all_tables() - {CURATED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
-    """Of a window beyond the ones that are kept anyway."""
+    """The fate of a window that is not among the newest ones: it is kept for a reason, or removed."""
 
     folder: Path
     kept_for: str = ""
-    """Why it stays; empty when it goes."""
+    """Why the window is kept; empty when it is removed."""
 
 
 def fates(root: Path, keep: int, *, curated: Sequence[Path] = (), spare: Sequence[str] = ()) -> list[Fate]:
-    """Of the complete windows but the newest `keep`, the earliest first. Changes nothing.
+    """Decide the fate of all complete windows but the newest `keep`, the earliest first. Nothing is changed.
 
-    `curated`: folders in or below which there are curated data sets, beside the root itself. `spare`: days that stay,
-    however old. Raises `InvalidInput` for a root that is not there, or fewer than one window to keep.
+    `curated`: folders in or below which there are curated data sets, beside the root itself. `spare`: days that are
+    kept, however old. Raises `InvalidInput` for a root that is not there, or fewer than one window to keep.
     """
     check_keep(keep)
     if not root.is_dir():
@@ -60,13 +60,14 @@ def fates(root: Path, keep: int, *, curated: Sequence[Path] = (), spare: Sequenc
 
 
 def check_keep(keep: int) -> None:
-    """Raises `InvalidInput` for fewer than one window to keep."""
+    """Check that at least one window is kept. Raises `InvalidInput` for fewer."""
     if keep < 1:
         raise InvalidInput("has to be 1 or more", field="keep")
 
 
 def retain(root: Path, decided: Sequence[Fate]) -> list[Fate]:
-    """Remove what `fates` lets go; what became of each. A window is moved aside whole before it is deleted."""
+    """Remove the windows that `fates` gives up, and return what became of each. A window is moved aside whole before
+    it is deleted."""
     for leftover in root.iterdir():  # of a removal that was killed
         if _LEFTOVER.fullmatch(leftover.name) and not leftover.is_symlink():
             shutil.rmtree(leftover, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""How the windows of a nightly root stand, read from their folders. What works in them is not disturbed."""
+"""Read from its folders how far the windows of a nightly root are. Windows in progress are not disturbed."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from trailforge.pipelines.runs.status import EVERY_S, RunStatus
 from trailforge.schemas import TrailforgeError
 
 State = Literal["complete", "running", "stopped", "unreadable"]
-"""`stopped`: begun, not complete, and no process holds the folder."""
+"""The state of a window. `stopped`: it was begun and is not complete, and no process holds its folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowStatus:
-    """How a window stands."""
+    """The state of a window: how far its runs are, and what to do next."""
 
     day: str
     state: State
     next: str
-    """What to do now; empty when nothing is."""
+    """What a person should do now; empty when nothing is to be done."""
     runs: dict[str, str]
     """States of the runs that were begun, by folder; empty when the window is complete."""
     so_far: tuple[Made, ...] = ()
-    """What finished shards of its runs hold; empty when the window is complete."""
+    """Figures of the finished shards of its runs; empty when the window is complete."""
     last_error: str = ""
-    """When what failed last in a run that has not ended since; empty when nothing did."""
+    """Time and message of the last failure in a run that has not finished since; empty when there is none."""
     window: Window | None = None
-    """Its figures when it is complete."""
+    """The complete window with its figures; None while it is not complete."""
 
     @property
     def made(self) -> tuple[Made, ...]:
-        """Figures of its runs."""
+        """Figures of the window's runs, final or so far."""
         return self.window.datasets if self.window else self.so_far
 
 
@@ -49,7 +49,7 @@ def read_windows(root: Path) -> list[WindowStatus]:
 
 
 def follow_windows(root: Path) -> Iterator[list[WindowStatus]]:
-    """`read_windows`, again and again, until no process works on any of them."""
+    """Read the windows of a root again and again, until no process works on any of them."""
     while True:
         yield (windows := read_windows(root))
         if all(window.state != "running" for window in windows):
@@ -58,7 +58,7 @@ def follow_windows(root: Path) -> Iterator[list[WindowStatus]]:
 
 
 def describe_windows(windows: Sequence[WindowStatus]) -> list[str]:
-    """A table with a line for each window, then a line for each fault and for what to do next."""
+    """Write a table with a line for each window, then a line for each fault and for what to do next."""
     names = list(dict.fromkeys(made.folder for window in windows for made in window.made))
     head = ["day", "state", "documents", *names, "calls", "calls/row", "cost", "outside bands"]
     rows = [head, *(_cells(window, names) for window in windows)]

@@ -1,4 +1,4 @@
-"""A window of days: which documents it takes from files that grow, and the folder in which its data is made.
+"""Define a window of days: which documents it takes from files that grow, and the folder in which its data is made.
 
     ROOT/2026-11-20/  plan.json  verdicts/  documents.jsonl.gz  taken.json
                       bundles/  questions.jsonl.gz  mcts/  kg/  window.json     (the runs that the plan names)
@@ -48,14 +48,14 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowPlan:
-    """What decides the data of a window, as it was begun: `plan.json`."""
+    """What decides the data of a window: the content of `plan.json`, as the window was begun."""
 
     day: str
-    """ISO date. Documents of this day are in the next window."""
+    """The window's day as an ISO date. Documents of this day are in the next window."""
     window_days: int
-    """Days before it whose documents are taken."""
+    """Number of days before `day` whose documents are taken."""
     documents: tuple[str, ...]
-    """Files, or patterns of files."""
+    """Files of documents, or patterns of files."""
     makes: tuple[Make, ...]
     """The data sets, in the order in which they are made."""
     kg: str
@@ -65,10 +65,10 @@ class WindowPlan:
     most_documents: int | None
     most_questions: int | None
     distractors: int
-    """Other documents that a question's paragraphs have beside its own."""
+    """Number of other documents that a question's paragraphs have beside its own."""
     seed: int
     verdicts: tuple[str, ...] = ()
-    """Folders of runs, logs of people's decisions on them, or patterns of these."""
+    """Folders of runs, logs of people's decisions on them, or patterns of either."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for a day that is none, or a window without days."""
@@ -80,34 +80,34 @@ class WindowPlan:
 
     @property
     def first_day(self) -> str:
-        """The first of its days."""
+        """The first day whose documents are taken, as an ISO date."""
         return (_date(self.day) - timedelta(days=self.window_days)).isoformat()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What the window took: `taken.json`."""
+    """What a window took from its files: the content of `taken.json`."""
 
     books: StageCount
-    """All rows of the files, and why those that were left out were."""
+    """Counts of all rows of the files, with the reasons why some were left out."""
     sources: tuple[FileEntry, ...]
-    """The files; `rows`: how many of theirs were taken."""
+    """The files of documents; `rows`: how many documents of each were taken."""
     verdicts: tuple[FileEntry, ...] = ()
     """The logs of people's decisions; `rows`: decisions in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """A data set of a window."""
+    """Figures of one data set of a window."""
 
     dataset: str
     folder: str
-    """In the window's."""
+    """Name of the run's folder, in the window's folder."""
     skipped: str = ""
-    """Why there is none; then all figures are 0."""
+    """Why the data set was left out, and then all figures are 0; empty: it was made."""
     run_id: str = ""
     rows: int = 0
-    """Accepted."""
+    """Number of accepted rows."""
     calls: int = 0
     tokens: int = 0
     cost: float = 0.0
@@ -115,7 +115,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A complete window: `window.json`, written last."""
+    """A complete window: the content of `window.json`, which is written last."""
 
     day: str
     first_day: str
@@ -123,11 +123,11 @@ class Window:
     questions: StageCount
     datasets: tuple[Made, ...]
     breaches: tuple[str, ...]
-    """Figures outside of their bands."""
+    """Lines on the figures outside of their bands."""
 
 
 def run_folders(folder: Path) -> list[Path]:
-    """The runs of a window that were begun, as its plan names them; none where that cannot be read."""
+    """List the begun runs of a window, as its plan names them; none where the plan cannot be read."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         named = [folder / make["folder"] for make in parse_json((folder / PLAN).read_bytes())["makes"]]
         return [run for run in named if run.is_dir()]
@@ -135,13 +135,13 @@ def run_folders(folder: Path) -> list[Path]:
 
 
 def unfinished_windows(root: Path, *, before: str) -> list[Path]:
-    """Folders of the windows that were begun and are not complete, the earliest first; of days before this one."""
+    """List the windows that were begun and are not complete, for days before `before`, the earliest first."""
     begun = [folder for folder in folders(root) if folder.name < before and (folder / PLAN).is_file()]
     return [folder for folder in begun if not (folder / DONE).is_file()]
 
 
 def read_plan(folder: Path) -> WindowPlan:
-    """The plan with which a window was begun. Raises `OutputError` where there is none that can be read."""
+    """Read the plan with which a window was begun. Raises `OutputError` where no plan can be read."""
     plan = read_record(folder / PLAN, WindowPlan)
     if plan is None:
         raise OutputError(f"{folder} holds no window")
@@ -149,22 +149,22 @@ def read_plan(folder: Path) -> WindowPlan:
 
 
 def folders(root: Path) -> list[Path]:
-    """Folders of a root that are called like a day, the earliest first."""
+    """List the folders of a root that are named like a day, the earliest first."""
     found = sorted(root.iterdir()) if root.is_dir() else []
     return [folder for folder in found if folder.is_dir() and _is_day(folder.name)]
 
 
 def read_window(folder: Path) -> Window | None:
-    """The complete window in a folder; None when it is not complete."""
+    """Read the complete window in a folder; None when it is not complete."""
     return read_record(folder / DONE, Window)
 
 
 def take(folder: Path, plan: WindowPlan) -> Taken:
-    """Copy the documents of the window's days into its folder, unless that is done, and keep the books of it.
+    """Copy the documents of the window's days into its folder, unless that is done, and count them in its books.
 
-    People's decisions on earlier runs are copied, too. All files are read again when one has changed meanwhile. Raises
-    `InvalidInput` for a pattern without files, a file that cannot be read or does not stand still, and when over 5 % of
-    all rows are invalid.
+    People's decisions on earlier runs are copied, too. All files are read again when one has changed meanwhile.
+    Raises `InvalidInput` for a pattern without files, for a file that cannot be read or keeps changing, and when
+    over 5 % of all rows are invalid.
     """
     done = read_record(folder / TAKEN, Taken)
     if done is not None:
@@ -205,7 +205,7 @@ def _version(file: Path) -> tuple[int, ...]:
 
 
 def find_files(patterns: Iterable[str]) -> list[Path]:
-    """The files that some names and patterns (`*`, `?`, `[…]`, `**`) stand for, each once, by name."""
+    """Find the files that names and patterns (`*`, `?`, `[…]`, `**`) stand for, each once, by name."""
     patterns, found = [*patterns], dict[str, None]()
     check_named(patterns)
     for pattern in patterns:
@@ -218,22 +218,22 @@ def find_files(patterns: Iterable[str]) -> list[Path]:
 
 @dataclass(slots=True)
 class Choice:
-    """The documents of the days from `first` to the one before `day`, as they come, and why others are left out.
+    """Chooses the documents of the days from `first` to the one before `day`, and counts why others are left out.
 
-    A document without a date is left out: else it would be in every window. One that came before is, too.
+    A document without a date is left out, since it would be in every window. So is one that came before.
     """
 
     first: date
     day: date
     documents: list[SourceDocument] = field(default_factory=list)
     rows_of: dict[Path, int] = field(default_factory=dict)
-    """Documents that were taken, by file."""
+    """Number of documents that were taken, by file."""
     _left_out: list[str] = field(default_factory=list)
     _invalid: list[InvalidRow] = field(default_factory=list)
     _seen: set[str] = field(default_factory=set)
 
     def add(self, file: Path, rows: Iterable[SourceDocument | InvalidRow]) -> None:
-        """Go through the rows of a file."""
+        """Choose among the rows of a file."""
         before = len(self.documents)
         for row in rows:
             reason = self._against(row)
@@ -245,12 +245,12 @@ class Choice:
 
     @property
     def books(self) -> StageCount:
-        """Of all rows."""
+        """The counts of all rows."""
         count = len(self.documents)
         return stage("window", inputs=count + len(self._left_out), accepted=count, rejected=self._left_out)
 
     def check(self) -> None:
-        """Raises `InvalidInput` when too many rows are invalid."""
+        """Check that not too many rows are invalid. Raises `InvalidInput`."""
         rows = self.books.inputs
         if len(self._invalid) > _MOST_INVALID * rows:
             first = self._invalid[0]
@@ -271,7 +271,7 @@ class Choice:
 
 
 def write_lines(path: Path, rows: Iterable[Any]) -> None:
-    """Records as JSON Lines in gzip. The same records give the same bytes."""
+    """Write records as JSON Lines in gzip. The same records give the same bytes."""
 
     def write(temporary: Path) -> None:
         with open(temporary, "wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:
@@ -281,12 +281,13 @@ def write_lines(path: Path, rows: Iterable[Any]) -> None:
 
 
 def finish(folder: Path, window: Window) -> None:
-    """Say that the window is complete."""
+    """Write the file that says a window is complete."""
     write_text(folder / DONE, json.dumps(to_dict(window), indent=1))
 
 
 def read_record(path: Path, record: type[R]) -> R | None:
-    """What a file of a window holds; None where there is none. Raises `OutputError` for one that cannot be read."""
+    """Read a record from a file of a window; None where there is no file. Raises `OutputError` for one that cannot
+    be read."""
     try:
         return from_dict(record, parse_json(path.read_bytes()))
     except FileNotFoundError:

@@ -1,4 +1,5 @@
-"""Row after row: what it is on the left, what a person says of it on the right; each word is in the log at once."""
+"""Show row after row for decisions: the row on the left, what a person says of it on the right. Each decision is
+logged at once."""
 
 from __future__ import annotations
 
@@ -33,11 +34,11 @@ REASONS = (
     "reasoning or searches make no sense",
     "badly written",
 )
-"""What is most often wrong, on the keys 1 to 5."""
+"""The most frequent reasons for a rejection, on the keys 1 to 5."""
 _HEIGHT = 720
 _LONGEST_KIND = 60
 _NAME, _CHOSEN_TABLE = "decide.name", "decide.table"
-"""In the session: the person's name, which has to outlive visits to other views; the table."""
+"""Names in the session of the person's name, which has to outlive visits to other views, and of the chosen table."""
 STYLE = """
 .decision { font-size: .8rem; opacity: .85; overflow-wrap: anywhere; margin: .15rem 0; }
 .decision.accept b { color: #2e9e5b; } .decision.reject b { color: #d1453b; } .decision.fix b { color: #2a6fdb; }
@@ -76,7 +77,7 @@ class _Log:
 
 
 def show(run: OpenRun, curation: Curation) -> None:
-    """Decide on rows, and see how far people agree."""
+    """Show the view in which a person decides on rows, and sees how far people agree."""
     if not curation.tables:
         st.info("This data set is curated: decide on rows of the run that it was made of.")
         return

@@ -1,8 +1,8 @@
-"""Which row stands before a person, so that what they press is for that row, once.
+"""Keep track of the row that stands before a person, so that what they press is for that row, once.
 
-Each showing of a row has a number, its *seat*. Buttons belong to a seat, and of one seat one press is taken; a press
-that comes late, or comes twice, finds another seat and is told of. In the browser `one_press.js` sees to it that keys
-are for the row that stands there.
+Each showing of a row has a number, its *seat*. Buttons belong to a seat, and only one press is taken for each seat;
+a press that comes late, or comes twice, finds another seat, and a note says so. In the browser, `one_press.js` makes
+keys act on the row that stands there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STYLE = """
 
 @dataclass(slots=True)
 class Desk:
-    """What the Decide view keeps of a person's visit.
+    """The state of a person's visit to the Decide view.
 
     Callbacks change it through the object that they are given. Nothing in it is read or written by way of Streamlit's
     session: there a run breaks off as soon as another one is asked for, and half of what was pressed would be lost.
@@ -39,23 +39,23 @@ class Desk:
 
     seat: int = 0
     shown: tuple[str, ...] = ()
-    """The table, the row and the person of this seat."""
+    """The table, the row and the person of the present seat."""
     is_taken: bool = False
-    """Has something been pressed on this seat?"""
+    """Whether something has been pressed on the present seat."""
     runs: int = 0
     again: Place | None = None
-    """The row that is looked at instead of the list's."""
+    """The row that is shown instead of the list's; None: the list's is shown."""
     place: int = 0
-    """In the list."""
+    """Position of the row in the list."""
     edits: dict[Place, dict[str, str]] = field(default_factory=dict)
-    """What was typed for a row and is not saved yet, by field."""
+    """Edits of rows that are not saved yet: the typed text by field."""
     problem: str = ""
-    """Why a word was not saved."""
+    """Why a decision was not saved; empty: all were."""
     notes: list[str] = field(default_factory=list)
-    """To be told on the page."""
+    """Notes to show on the page."""
 
     def sit(self, *shown: str) -> int:
-        """The seat of what is shown now: another one for another row, and after each press."""
+        """The seat of what is shown now: a new seat for another row, and after each press."""
         if self.is_taken or shown != self.shown:
             self.seat, self.shown, self.is_taken = self.seat + 1, shown, False
         self.runs += 1
@@ -71,24 +71,24 @@ class Desk:
 
 
 def desk_of_session() -> Desk:
-    """The desk of this visit."""
+    """The desk of this visit to the page."""
     return st.session_state.setdefault("decide.desk", Desk())
 
 
 def listen() -> None:
-    """Have keys decide on the row between the marks."""
+    """Let keys decide on the row between the marks."""
     st.html(f'<i class="seat"></i><script>({_SCRIPT})({json.dumps(_NAMES)})</script>', unsafe_allow_javascript=True)
 
 
 def mark(desk: Desk, side: str) -> None:
-    """Where a row begins (`from`) and ends (`to`) on the page."""
+    """Mark on the page where a row begins (`from`) or ends (`to`)."""
     st.html(f'<i class="seat {side}" data-seat="{desk.seat}" data-run="{desk.runs}"></i>')
 
 
 def button(
     place: Any, label: str, name: str, seat: int, on_click: Callable[..., object], *args: Any, **more: Any
 ) -> None:
-    """A button of a seat, with its key where it has one."""
+    """Draw a button of a seat, with its key where it has one."""
     key = _KEYS.get(name, name.removeprefix("reject-"))
     place.button(
         label, shortcut=key, key=f"decide.{name}.{seat}", on_click=on_click, args=args, width="stretch", **more
@@ -96,7 +96,7 @@ def button(
 
 
 def show_notes(desk: Desk) -> None:
-    """What came of presses, on the page."""
+    """Show on the page what came of presses."""
     while desk.notes:
         st.toast(desk.notes[0])
         del desk.notes[0]

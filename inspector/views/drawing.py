@@ -1,4 +1,4 @@
-"""Draws the parts of a row on the page: what needs no widget as HTML, the rest with widgets of Streamlit."""
+"""Draw the parts of a row on the page: what needs no widget as HTML, the rest with widgets of Streamlit."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ from trailforge.pipelines.show import (
 )
 
 _ROW, _HEAD = 35, 38
-"""Pixels of a table's row and of its head."""
+"""Height in pixels of a table's row and of its head."""
 _COLOUR = "map.colour"
 _QUIET = {"displayModeBar": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Canvas:
-    """Where parts are drawn, and of which row they are."""
+    """The place on the page where parts are drawn, and the row they belong to."""
 
     run: OpenRun
     table: str
     key: str
-    """Of this place on the page: widgets below it are named by it."""
+    """Name of this place on the page, from which widgets below it get their names."""
     sought: Sequence[str] = ()
-    """What a person searches for, which is marked where it stands."""
+    """Texts that a person searches for, which are marked where they stand."""
 
     def below(self, name: object) -> Canvas:
-        """A place within this one."""
+        """Make a place within this one."""
         return replace(self, key=f"{self.key}.{name}")
 
 
 def draw(parts: Parts, canvas: Canvas) -> None:
-    """All parts under each other."""
+    """Draw all parts under each other."""
     static: list[Part] = []
     for number, part in enumerate(parts):
         if is_static(part):

@@ -1,4 +1,4 @@
-"""Fixes of a row: typed field by field, seen as old and new text side by side, then saved all at once."""
+"""Fix a row: fields are typed one by one, old and new text seen side by side, and all is saved at once."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ _AROUND = 160
 """Characters around a change that are shown."""
 
 Span = tuple[int, int]
-"""Begin and end of a part of a text."""
+"""Positions in a text at which a part of it begins and ends."""
 Save = Callable[[Sequence[tuple[str, str]]], bool]
-"""Takes fields with their new texts; whether they are saved."""
+"""A function that takes fields with their new texts, and says whether they were saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixing:
-    """A row before the person who may change it."""
+    """A row that a person may change, and what was changed already."""
 
     desk: Desk
     place: Place
     row: Mapping[str, Any]
     fixable: Sequence[str]
     standing: Mapping[str, str]
-    """This person's fixes of it that hold: by field the value as JSON."""
+    """This person's fixes of the row that hold: by field, the value as JSON."""
     save: Save
 
 
 def show_fix(fixing: Fixing, where: DeltaGenerator) -> None:
-    """The field to type in; in `where` what the change comes to, with the button that saves it."""
+    """Show the field to type in; in `where`, show what the change comes to, with the button that saves it."""
     uid = fixing.place[1]
     edits = fixing.desk.edits.get(fixing.place, {})
     with st.expander("Fix fields", expanded=bool(edits), key=f"decide.fixing.{uid}"):
@@ -139,7 +139,7 @@ def _discard(fixing: Fixing, field: str, key: str) -> None:
 
 
 def differences(old: str, new: str) -> tuple[list[Span], list[Span]]:
-    """The places of the old text that are gone, and of the new one those that stand there instead, one for one.
+    """Find the parts of the old text that are gone, and the parts of the new text that replace them, one for one.
 
     Where nothing is gone or nothing came, the place is empty: its begin is its end.
     """
@@ -162,7 +162,7 @@ def differences(old: str, new: str) -> tuple[list[Span], list[Span]]:
 
 
 def windows(length: int, spans: Sequence[Span], around: int) -> list[Span]:
-    """The parts of a text with so many characters around each span."""
+    """The parts of a text with `around` characters on both sides of each span."""
     found: list[Span] = []
     for begin, end in spans:
         begin, end = max(0, begin - around), min(length, end + around)

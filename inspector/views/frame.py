@@ -1,4 +1,5 @@
-"""What pages have in common: the door, the look, the views in the line on top, and one line for what can be mended."""
+"""Set up what all pages share: the password, the look, the views in the line on top, and one line for errors that a
+person can mend."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ _STYLE = """
 
 
 def leave_own_folder() -> None:
-    """Streamlit puts the folder of its script on the path, where modules of ours could pass for others of their names.
+    """Remove the script's folder from the import path, where Streamlit puts it: modules of ours there could pass for
+    others of their names.
 
     It is the folder of the pages.
     """
@@ -36,7 +38,7 @@ def leave_own_folder() -> None:
 
 
 def open_page(title: str, style: str = "") -> bool:
-    """Set the page up. False: who looks at it has not given the password, and is told nothing, not even the title."""
+    """Set the page up. False: the person has not given the password, and is told nothing, not even the title."""
     st.set_page_config(page_title="trailforge", page_icon=_ICON, layout="wide")
     if not server.is_open():
         return False
@@ -47,12 +49,12 @@ def open_page(title: str, style: str = "") -> bool:
 
 
 def page_of(name: str, title: str, icon: str, show: Callable[[], Any]) -> Any:
-    """A view as Streamlit takes it. `name`: the path of its address, too; that of a page's first one is the root."""
+    """Make a page of Streamlit from a view. `name`: the path of its address, too; the first view is the root."""
     return st.Page(partial(guard, show), title=title, icon=icon, url_path=name)
 
 
 def guard(show: Callable[[], Any]) -> None:
-    """What a person can mend is said in one line."""
+    """Show a view; an error that a person can mend is shown in one line."""
     try:
         show()
     except TrailforgeError as error:

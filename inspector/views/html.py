@@ -1,4 +1,4 @@
-"""Parts of a row that need no widget, as HTML. All text in it has gone through `visible_text`."""
+"""Write the parts of a row that need no widget as HTML. All text in it has gone through `visible_text`."""
 
 from __future__ import annotations
 
@@ -115,17 +115,17 @@ _ROLES = {"system": "system", "user": "user", "assistant": "agent", "tool": "too
 
 
 def is_static(part: Part) -> bool:
-    """Whether `html_of` knows it."""
+    """Whether `html_of` can write this part."""
     return type(part) in _MAKERS
 
 
 def html_of(*parts: Part) -> str:
-    """Parts under each other. Raises `KeyError` for one that is a widget."""
+    """Write parts as HTML, under each other. Raises `KeyError` for a part that is a widget."""
     return "".join(_MAKERS[type(part)](part) for part in parts)
 
 
 def mark_found(html: str, sought: Sequence[str]) -> str:
-    """The HTML with a mark around what is searched for, wherever it stands in its text."""
+    """Mark the texts that are searched for in HTML, wherever they stand in its text."""
     texts = sorted({escape_text(text) for text in sought if text}, key=len, reverse=True)
     if not texts:
         return html
@@ -140,7 +140,7 @@ def _mark_match(match: re.Match[str]) -> str:
 
 
 def line_of(line: Line) -> str:
-    """A line with its marks."""
+    """Write a line with its marks as HTML."""
     return "".join(_span(StyledText(part) if isinstance(part, str) else part) for part in _parts(line))
 
 

@@ -1,4 +1,5 @@
-"""What a run made, what it lost and why, and what that cost; how much people decided, and how far they agree."""
+"""Show what a run made, what it lost and why, and what that cost; and how much people decided, and how far they
+agree."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _MOST_PAYLOADS = 50_000
 
 
 def show(run: OpenRun) -> None:
-    """The figures of a run, with the rows behind what it rejected."""
+    """Show the figures of a run, with the rows behind what it rejected."""
     shown = show_of(run.dataset)
     names = (product_of(run.dataset), *(table.name for table in shown.tables if table.columns))
     table = next((name for name in names if name in run.tables), None)
@@ -136,7 +137,7 @@ def _show_numbers(run: OpenRun, table: str, units: Mapping[str, str]) -> None:
 
 
 def terms_between(path: str, low: float, end: float, has_end: float) -> tuple[Term, ...]:
-    """The search for the rows of a bar, by what `charts.histogram` tells of it."""
+    """The search that finds the rows of a bar, from what `charts.histogram` says of it."""
     if low == end:
         return (Term(f"{low:.0f}", path, "="),)
     return Term(repr(low), path, ">="), Term(repr(end), path, "<=" if has_end else "<")
@@ -169,7 +170,7 @@ def _time(seconds: float) -> str:
 
 
 def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance], decided: Merged) -> None:
-    """`tables`: on whose rows people decide."""
+    """Show how far people agree with each other and with the filters. `tables`: those on whose rows people decide."""
     if not stances:
         st.info("Nobody has decided on a row yet.")
         return

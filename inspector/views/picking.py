@@ -1,4 +1,4 @@
-"""Find a row of a table: by its kind, by any word in it, from a list, one after the other.
+"""Let a person find a row of a table: by its kind, by any word in it, from a list, one after the other.
 
 The row that is shown stands in the page's address (`?row=UID`), so that it can be sent to a colleague.
 """
@@ -23,12 +23,12 @@ from trailforge.pipelines.show import ShownTable
 from trailforge.schemas import TrailforgeError
 
 TABLE, ROW, SEARCH = "table", "row", "search"
-"""In the page's address: what is shown."""
+"""Names in the page's address of the table, the row and the search that are shown."""
 ARRIVED = "decide.arrived"
-"""In the session: the row that the address asked for has been found; what the address says from then on is our own."""
+"""Name in the session that says the row of the address has been found; the address is ours from then on."""
 _TO, _LIST = "page.decide", "page.list"
 PAGE = 25
-"""Rows in the list at a time."""
+"""Number of rows that the list shows at a time."""
 _LONGEST_CELL = 160
 _NO_MEANINGS: Mapping[str, str] = MappingProxyType({})
 
@@ -43,10 +43,11 @@ def pick(
     height: int = 260,
     shown: ShownTable | None = None,
 ) -> int | None:
-    """Let a person choose a row; its number, or None when there is none.
+    """Let a person choose a row, and return its number, or None when there is none.
 
-    `columns`: shown of each row, a part of one as `reward.total`. `kind`: a text column whose values are offered as a
-    filter; `only`: the one value of it to choose from. `shown`: has columns that the table does not store, and orders.
+    `columns`: the columns to show of each row (`reward.total` for a part of one). `kind`: a text column whose values
+    are offered as a filter; `only`: the one value of it to choose from. `shown`: gives columns that the table does
+    not store, and orders.
     """
     line = st.container(horizontal=True, vertical_alignment="bottom")
     more = more_of(run, shown) if shown else {}
@@ -74,11 +75,11 @@ def pick_among(
     meanings: Mapping[str, str] = _NO_MEANINGS,
     search: str = "",
 ) -> int | None:
-    """Let a person choose one of some rows; its number, or None when there is none.
+    """Let a person choose one of some rows, and return its number, or None when there is none.
 
-    `line`: where the buttons are. `find`: number of the row that an address asks for. `key`: field that names a row.
-    `meanings`: of columns. `search`: in the session, the name of what is searched for, where rows like the chosen one
-    can be found by it.
+    `line`: where the buttons are. `find`: gives the number of the row that an address asks for. `key`: the field
+    that names a row. `meanings`: what columns mean. `search`: the name in the session of what is searched for, where
+    rows like the chosen one can be found by it.
     """
     if not numbers:
         st.info("No row matches.")
@@ -102,7 +103,7 @@ def pick_among(
 
 
 def go_to(run: OpenRun, table: str, value: str) -> None:
-    """Choose a row by its key from elsewhere on the page, in a callback. Filters that may hide it are taken away."""
+    """Choose a row by its key from elsewhere on the page, in a callback. Filters that may hide the row are removed."""
     if run.find(table, value) is None:
         return
     st.session_state[f"{table}.kind"] = None
@@ -154,13 +155,14 @@ def _choose(table: str, key: str, first: int) -> None:
 
 
 def to_top(table: str) -> None:
-    """Back to the first row, as after a change of the filters; a callback."""
+    """Go back to the first row, as after a change of the filters; it is a callback."""
     st.session_state[f"{table}.place"] = 0
     st.session_state[f"{table}.steps"] = st.session_state.get(f"{table}.steps", 0) + 1
 
 
 def cells(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """The list, line by line. But in columns of numbers, what a row has not is empty: Streamlit would write "None"."""
+    """The cells of the list, line by line. In columns of numbers a missing value stays empty, where Streamlit would
+    write "None"."""
     lines = [{column: _cell(row, column) for column in columns} for row in rows]
     for column in columns:
         if not any(isinstance(line[column], int | float) for line in lines):
@@ -246,7 +248,8 @@ def _filter(
 
 
 def ask_search(table: str, key: str, on_change: Callable[[], None], place: Any = st) -> str:
-    """What a person searches a table for; it stands in the page's address, which can be sent to a colleague."""
+    """Ask a person what to search a table for; the search stands in the page's address, which can be sent to a
+    colleague."""
     named = f"{table}.{SEARCH}"
     if key not in st.session_state and named in st.query_params:
         st.session_state[key] = st.query_params[named]
@@ -261,7 +264,7 @@ def ask_search(table: str, key: str, on_change: Callable[[], None], place: Any =
 
 
 def offer_like(key: str, uid: str, then: Callable[[], None], place: Any = st) -> None:
-    """A button that searches for rows like one; `key`: of the search in the session."""
+    """Offer a button that searches for rows like one. `key`: the name of the search in the session."""
 
     def look() -> None:
         st.session_state[key] = write_search([Term(uid, LIKE, ":")])
@@ -274,9 +277,10 @@ def offer_like(key: str, uid: str, then: Callable[[], None], place: Any = st) ->
 
 
 def search_table(run: OpenRun, table: str, words: str, place: Any = st) -> Found:
-    """What was found so far; where the table is not searched to its end, a button in `place` says so and goes on.
+    """Search a table, and return what was found so far; where the table is not searched to its end, a button in `place`
+    goes on.
 
-    Of a search that cannot be read nothing is found, and a line says why.
+    A search that cannot be read finds nothing, and a line says why.
     """
     try:
         with st.spinner("Searching …", show_time=True):
@@ -294,17 +298,17 @@ def search_table(run: OpenRun, table: str, words: str, place: Any = st) -> Found
 
 
 def offer(page: Any, tables: Sequence[str]) -> None:
-    """To which page the links lead, and for rows of which tables."""
+    """Set the page that links to decisions lead to, and the tables whose rows have such links."""
     st.session_state[_TO] = page, frozenset(tables)
 
 
 def offer_list(page: Any, tables: Sequence[str]) -> None:
-    """On which page rows are listed, and of which tables."""
+    """Set the page on which rows are listed, and the tables that it lists."""
     st.session_state[_LIST] = page, frozenset(tables)
 
 
 def list_rows(table: str, *terms: Term) -> None:
-    """Go where the rows of a table are listed, with a search for these; nowhere where they are listed on no page."""
+    """Go to the list of a table's rows with a search for these conditions; nothing happens where no page lists them."""
     page, tables = st.session_state.get(_LIST, (None, frozenset()))
     if table not in tables:
         return
@@ -315,7 +319,7 @@ def list_rows(table: str, *terms: Term) -> None:
 
 
 def show_link(table: str, uid: str, place: Any = st, *, what: str = "row") -> None:
-    """The link, where people decide on rows of this table."""
+    """Show a link to the page of decisions, where people decide on rows of this table."""
     page, tables = st.session_state.get(_TO, (None, frozenset()))
     if table in tables:
         place.page_link(

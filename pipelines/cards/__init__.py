@@ -1,4 +1,4 @@
-"""Data set cards: text, licences, figures."""
+"""Data set cards: their text, the licences of what rows were made from, and their figures."""
 
 from typing import TYPE_CHECKING
 

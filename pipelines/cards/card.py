@@ -1,4 +1,4 @@
-"""What the dataset cards of all runs have in common."""
+"""Write the parts that the cards of all data sets share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from trailforge.schemas import (
 T = TypeVar("T")
 
 LONGEST_EXAMPLE = 700
-"""Characters of a text in an example."""
+"""Number of characters of a text that an example shows."""
 EMBEDDED_LIMIT = (
     "- Made with a very small embedded model{and_what}, to demonstrate the pipeline. Not meant for training."
 )
@@ -58,8 +58,8 @@ def write_card(
 ) -> str:
     """The card as Markdown; the plot of the funnel is written beside it.
 
-    `tables`, `tags`, `sources`: see `front_matter`. `summary`: what the rows are. `own`, `end`: what this data set
-    alone has to say, before the cost and behind the licences.
+    `tables`, `tags`, `sources`: see `front_matter`. `summary`: what the rows are. `own` and `end`: text of this data
+    set alone, before the cost and after the licences.
     """
     write_figure(folder / FUNNEL, funnel(manifest.stages))
     figure = f"![What each stage let through]({FUNNEL})\n"
@@ -68,7 +68,7 @@ def write_card(
 
 
 def write_plain_card(folder: Path, manifest: Manifest, settings: Settings) -> str:
-    """What can be said of any run: where it is from, its books, its cost and its licences."""
+    """Write a card of what holds for any run: where it is from, its books, its cost and its licences."""
     dataset = dataset_of(settings)
     config: RunConfig = run_configuration(dataset, settings)
     sources = of_questions(folder, config.card) if dataset.inputs.record is Question else []
@@ -97,23 +97,23 @@ def _sections(
 
 
 def rows_of(folder: Path, table: str, record: type[T]) -> Iterable[T]:
-    """The rows of a run's table."""
+    """Read the rows of a run's table."""
     return read_rows(sorted((folder / table).glob("part-*.parquet")), record)
 
 
 def limits(lines: Sequence[str], embedded: str | None) -> str:
-    """What is known to be amiss, as a section. `embedded`: what else was made with the small model; None without it."""
+    """Write the section of known limits. `embedded`: what else was made with the small model; None without it."""
     small = [] if embedded is None else [EMBEDDED_LIMIT.format(and_what=embedded)]
     return "\n".join(["## Known limits\n", *small, *lines]) + "\n"
 
 
 def turn(message: Message) -> str:
-    """A message of an example."""
+    """Write a message of an example as Markdown."""
     return f"**{message.role}**\n\n```text\n{short(message.content)}\n```\n"
 
 
 def pair_example(pair: Any, lead: str) -> list[str]:
-    """A row of `pairs` as an example: both from where they part, which the line `lead` says."""
+    """Write a row of `pairs` as an example: both sides from where they part; the line `lead` stands before them."""
     sides = (pair.good_messages, pair.bad_messages)
     return [
         f"### pair (`{pair.uid}`)\n",
@@ -126,10 +126,11 @@ def pair_example(pair: Any, lead: str) -> list[str]:
 def front_matter(
     manifest: Manifest, tables: Sequence[str], tags: Sequence[str], sources: Sequence[Source], config: CardConfig
 ) -> str:
-    """What hubs read, and before all else whether nothing was kept. `tables`: the product first.
+    """Write the card's front matter, which hubs read, and a notice before all else where nothing was kept. `tables`:
+    the product first.
 
-    There is a configuration for each table that has rows. The product is what one loads unasked; no other is, and what
-    was rejected is nowhere to be trained on.
+    There is a configuration for each table that has rows. The product is loaded by default and no other table is;
+    rejected rows are in no configuration.
     """
     rows, product = Counter[str](), tables[0] if tables else ""
     for file in manifest.files:
@@ -159,9 +160,9 @@ def front_matter(
 
 
 def describe_empty(stages: Iterable[StageCount]) -> str:
-    """What a person reads first of a run without rows: which filter, or fault, took most.
+    """Write the notice of a run without rows: which filter, or which fault, took most.
 
-    Empty for one whose last stage kept something: it ended there because no more was asked for.
+    Empty for a run whose last stage kept something: it ended there because no more was asked for.
     """
     lines = [line for line in stages if line.inputs]
     if lines and lines[-1].accepted:
@@ -176,7 +177,7 @@ def describe_empty(stages: Iterable[StageCount]) -> str:
 
 
 def origin_lines(manifest: Manifest, what: str, seed: int) -> list[str]:
-    """Model, input and configuration of a run. `what`: the files hold, e.g. `Questions`."""
+    """List model, input and configuration of a run. `what`: what the files hold, e.g. `Questions`."""
     given = [file for file in manifest.inputs if Path(file.path).name not in _LOGS]
     verdicts = [file for file in manifest.inputs if file not in given]
     return [
@@ -188,7 +189,7 @@ def origin_lines(manifest: Manifest, what: str, seed: int) -> list[str]:
 
 
 def funnel_table(stages: Iterable[StageCount]) -> str:
-    """The books as a section."""
+    """Write the books of a run as a section."""
     lines = ["## Funnel\n", "| stage | in | accepted | rejected | failed |", "|---|---:|---:|---|---|"]
     for line in stages:
         rejected, failed = _reasons(line.rejected), _reasons(line.failed)
@@ -211,7 +212,7 @@ def _reasons(counts: Sequence[Count]) -> str:
 
 
 def cost_table(manifest: Manifest) -> str:
-    """What a run took, as a Markdown table."""
+    """Write what a run took in calls, tokens and cost as a Markdown table."""
     calls, cost = manifest.calls_per_accepted_row, manifest.cost_per_accepted_row
     return "\n".join(
         [
@@ -242,6 +243,6 @@ def _size(rows: int) -> str:
 
 
 def short(text: str) -> str:
-    """A text of an example, cut where it is long."""
+    """Cut a text of an example where it is long."""
     text = text.replace("```", "'''")
     return text if len(text) <= LONGEST_EXAMPLE else text[:LONGEST_EXAMPLE] + " …"

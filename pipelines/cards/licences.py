@@ -1,4 +1,4 @@
-"""Whose licences hold for the rows of a run: of the model that wrote, and of what it was given."""
+"""Find the licences that hold for the rows of a run: those of the model that wrote, and of what it was given."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ class Source:
 
     name: str
     rows: int | None = None
-    """Of the input; None for what is searched."""
+    """Number of rows that an input gave; None for what is searched."""
     licence: str = ""
-    """Empty when it is not told."""
+    """Name of the licence; empty when it is not told."""
     note: str = ""
 
     @property
     def hub_id(self) -> str | None:
-        """Of the licence; None for one that is not told, or not known."""
+        """The licence's name on the Hub; None for one that is not told, or not known there."""
         name = "-".join(self.licence.casefold().split())
         return name if name in _HUB_IDS else None
 
 
 def of_questions(folder: Path, config: CardConfig) -> list[Source]:
-    """The benchmarks that a run's questions come from, by their form."""
+    """The benchmarks that a run's questions come from, recognised by their form."""
     counts = Counter(name for (name,) in _columns(folder, "dataset"))
     return [
         Source(
@@ -70,7 +70,7 @@ def of_documents(folder: Path) -> list[Source]:
 
 
 def front(sources: Sequence[Source]) -> dict[str, Any]:
-    """For a card's front matter: what all sources tell, or that they have to be asked."""
+    """The licence fields of a card's front matter: what all sources tell, or that the sources have to be asked."""
     known = {source.hub_id for source in sources}
     if known and None not in known:
         ids = sorted(each for each in known if each)
@@ -79,7 +79,7 @@ def front(sources: Sequence[Source]) -> dict[str, Any]:
 
 
 def section(model: str, sources: Iterable[Source], config: CardConfig) -> str:
-    """Of the card."""
+    """Write the card's section on licences."""
     of_model = plain(config.model_licence) or packaged_licence(model) or "not known here; its own card tells it"
     lines = [
         "## Licences\n",
@@ -92,7 +92,7 @@ def section(model: str, sources: Iterable[Source], config: CardConfig) -> str:
 
 
 def over_corpus(retrieval: RetrievalConfig, config: CardConfig) -> list[Source]:
-    """The corpus, server or web that passages come from, where they are not those of the inputs."""
+    """The corpus, server or web that passages come from; none where passages come with the inputs."""
     if retrieval.kind == WEB:
         return [Source(name="pages of the web", licence=config.corpus_licence)]
     if retrieval.server:
@@ -104,17 +104,18 @@ def over_corpus(retrieval: RetrievalConfig, config: CardConfig) -> list[Source]:
 
 
 def of_graph(digest: str, config: CardConfig) -> list[Source]:
-    """The knowledge graph whose manifest has this hash."""
+    """The knowledge graph whose manifest has this hash, as a source."""
     return [Source(name=f"facts of the graph {digest[:12]}", licence=config.graph_licence)]
 
 
 def shorten_path(path: str, parts: int = 2) -> str:
-    """A path for people elsewhere: what is above its last parts is a matter of the machine."""
+    """Shorten a path to its last parts, since those above differ from machine to machine."""
     return "/".join(Path(path).parts[-parts:]) if Path(path).is_absolute() else path
 
 
 def plain(text: str) -> str:
-    """Anyone's text in a card: one line in which nothing is Markdown or HTML, and nothing ends a cell of a table."""
+    """Make any text safe for a card: one line in which nothing is Markdown or HTML, and nothing ends a cell of a
+    table."""
     return _MARKUP.sub(r"\\\g<0>", " ".join(text.split()).replace("|", "/"))
 
 

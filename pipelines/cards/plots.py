@@ -1,4 +1,4 @@
-"""The figure that all cards have, and what all figures are drawn with.
+"""Draw the figure that all cards have, and offer the means that all figures are drawn with.
 
 Each figure is a PNG file's bytes: the same for the same input, since nothing in it tells date or version.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 GREY, DARK, GOOD, BAD, BROKEN = "#c4c4c4", "#333333", "#3b75af", "#e8963e", "#b5433a"
 COLOURS = ("#3b75af", "#e8963e", "#509e3d", "#b5433a", "#8d69b8", "#84584e", "#d57dbe", "#3fa7b5")
-"""Of kinds, in turn."""
+"""Colours of the kinds of rows, used in turn."""
 FUNNEL = "plots/funnel.png"
 _DOTS_PER_INCH = 130
 _LONGEST = 250
@@ -27,9 +27,9 @@ _LONGEST = 250
 
 
 def funnel(stages: Sequence[StageCount]) -> bytes:
-    """A bar for each stage: which share of what came in was accepted, rejected or failed, and the reasons.
+    """Draw a bar for each stage: which share of its items was accepted, rejected or failed, and the reasons.
 
-    Shares, since one stage counts documents and another bundles or questions.
+    Bars show shares, since one stage counts documents and another bundles or questions.
     """
     figure = figure_of(9, 0.8 + 0.75 * max(len(stages), 1))
     axes = figure.subplots()
@@ -49,12 +49,12 @@ def funnel(stages: Sequence[StageCount]) -> bytes:
 
 
 def write_figure(path: Path, png: bytes) -> None:
-    """Put a figure beside the card."""
+    """Write a figure beside the card."""
     write_atomically(path, lambda temporary: temporary.write_bytes(png))
 
 
 def bars(axes: Axes, counts: Mapping[str, int], colour: str) -> None:
-    """A bar with its number for each."""
+    """Draw a bar for each name, with its number."""
     drawn = axes.bar(list(counts), list(counts.values()), color=colour, width=0.6)
     axes.bar_label(drawn, [f"{count:,}" for count in counts.values()], fontsize=9)
     axes.set(yticks=[], xlim=(-0.6, max(len(counts), 3) - 0.4))
@@ -71,14 +71,14 @@ def remove_frame(axes: Axes) -> None:
 
 
 def figure_of(width: float, height: float) -> Figure:
-    """In inches. Not by pyplot, which keeps figures and settings for the whole process."""
+    """Make a figure of this size in inches, without pyplot, which keeps figures and settings for the whole process."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=_DOTS_PER_INCH, layout="constrained")
 
 
 def png_of(figure: Figure) -> bytes:
-    """The figure as a file's bytes: those of `savefig`, which draws it twice."""
+    """The bytes of a figure's PNG file. `savefig` gives the same ones, and draws the figure twice."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     file = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Runs shards exactly once: attempts, workers, runners, files. Beam is loaded here alone."""
+"""Run shards exactly once: attempts, workers, runners and files. Beam is loaded in this room alone."""
 
 from typing import TYPE_CHECKING
 

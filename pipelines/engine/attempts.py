@@ -1,4 +1,4 @@
-"""One attempt at a run at a time, on however many machines, by files in the run's folder.
+"""Let one attempt at a run work at a time, on however many machines, by files in the run's folder.
 
 A driver begins an attempt by writing its name to `progress/attempt`. A worker of another attempt, whose driver was
 killed or took it for lost, sees that and stops: it must not pay for what its successor pays for. And a driver misses a
@@ -6,7 +6,7 @@ worker whose progress file no longer changes, or that never had one while the ot
 may wait for a dead one for ever.
 
 Where a cluster gives the shards of a lost worker to others, the lost one may come back: it stood still, or its network
-did. So whoever begins a shard *claims* it, and writes its files only while the claim is its own.
+did. So a worker that begins a shard *claims* it, and writes its files only while the claim is its own.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ _AGAIN = "; run the same command again"
 
 
 class Superseded(Exception):
-    """Another attempt at the run has begun. Of no interest to anybody but the worker that stops."""
+    """Raised in a worker when another attempt at the run has begun. Only the worker that stops needs to know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long a driver waits, in seconds."""
+    """How long a driver waits for workers, in seconds."""
 
     start_s: float = 900.0
-    """For anything to move: workers to begin, or to go on when no call is under way."""
+    """Seconds until anything has to move: workers begin, or go on when no call is under way."""
     silence_s: float = 120.0
-    """Between two signs of life of one worker."""
+    """Seconds between two signs of life of one worker."""
 
 
 def begin_attempt(folder: Path) -> str:
-    """From here on workers of earlier attempts stop. The name of the new one."""
+    """Begin an attempt, and return its name; workers of earlier attempts stop from here on."""
     name = uuid.uuid4().hex[:12]
     write_text(folder / FOLDER / _ATTEMPT, name)
     return name
 
 
 def end_attempt(folder: Path) -> None:
-    """From here on all workers stop: nothing is left to do, or nobody waits for it."""
+    """End the attempt: all workers stop from here on, since nothing is left to do, or nothing waits for it."""
     (folder / FOLDER / _ATTEMPT).unlink(missing_ok=True)
 
 
@@ -85,7 +85,7 @@ def _first_seen(
 
 
 def claim_shard(folder: Path, shard: str) -> str:
-    """From here on the shard is this caller's, and nobody else's. The claim, for `holds_claim`."""
+    """Claim a shard for this caller alone, and return the claim, for `holds_claim`."""
     claim, path = uuid.uuid4().hex, _claim_path(folder, shard)
     temporary = path.with_name(f"{claim[:8]}{_CLAIM}.new")
     with output_errors(path):
@@ -96,7 +96,7 @@ def claim_shard(folder: Path, shard: str) -> str:
 
 
 def holds_claim(folder: Path, shard: str, claim: str) -> bool:
-    """Whether nobody has claimed the shard since. What cannot be read just now says nothing."""
+    """Whether a claim of a shard is still the last one. A claim that cannot be read just now counts as held."""
     try:
         return _claim_path(folder, shard).read_text(encoding="utf-8") == claim
     except FileNotFoundError:
@@ -106,7 +106,7 @@ def holds_claim(folder: Path, shard: str, claim: str) -> bool:
 
 
 def drop_claim(folder: Path, shard: str) -> None:
-    """The shard is finished: its receipt says so from now on."""
+    """Remove the claim of a shard that is finished, as its receipt now says."""
     with contextlib.suppress(OSError):
         _claim_path(folder, shard).unlink(missing_ok=True)
 
@@ -116,7 +116,7 @@ def _claim_path(folder: Path, shard: str) -> Path:
 
 
 def is_current(folder: Path, attempt: str) -> bool:
-    """Whether no other attempt has begun. A folder that cannot be read just now says nothing."""
+    """Whether no other attempt has begun. When the folder cannot be read just now, the answer is yes."""
     try:
         return (folder / FOLDER / _ATTEMPT).read_text(encoding="utf-8") == attempt
     except FileNotFoundError:
@@ -152,9 +152,9 @@ class _LastSeen:
 
 @contextlib.contextmanager
 def watching(folder: Path, cancel: Callable[[], object], patience: Patience) -> Iterator[None]:
-    """Watch the workers of a job in the block: it is cancelled when one is lost.
+    """Watch the workers of a job while the block runs; the job is cancelled when one is lost.
 
-    Raises `ClusterError` at the end that says which, whatever the block raised.
+    Raises `ClusterError` at the end that says which worker was lost, whatever the block raised.
     """
     losses: list[str] = []
     stop = threading.Event()

@@ -1,8 +1,8 @@
-"""What the stages that ask no model have in common: pipelines of their own, for whoever does not load Beam.
+"""Pipelines for the stages that ask no model, in words that need no Beam: on Dask they are graphs of Dask's own.
 
-On Dask they are graphs of Dask's own, by the same words. Beam's runner for Dask (2.77) gives wrong rows without a
-word: it computes the last collection alone, and a function that runs again in the same process, because a worker was
-lost or because a side input is computed for each who reads it, gives what it gave before once more.
+Dask's own graphs stand in for Beam's runner for Dask (2.77), which silently gives wrong rows: it computes the last
+collection alone, and a function that runs again in the same process, because a worker was lost or because a side
+input is computed for each reader, gives what it gave before once more.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from trailforge.schemas import ClusterError, TrailforgeError
 
 @contextlib.contextmanager
 def beam_pipeline(folder: Path, beam_options: Sequence[str], patience: Patience) -> Iterator[Begin]:
-    """A pipeline that pays for nothing: built in the block, run to its end when that is left.
+    """Open a pipeline that pays for nothing: it is built in the block, and runs to its end when the block is left.
 
-    `patience`: with Dask's workers; Beam's runners have their own. Raises the first typed error that a function raised
-    on any worker.
+    `patience`: with Dask's workers; Beam's runners have their own. Raises the first typed error that a function
+    raised on any worker.
     """
     clear_errors(folder)
     if is_dask(beam_options):
@@ -54,72 +54,75 @@ def beam_pipeline(folder: Path, beam_options: Sequence[str], patience: Patience)
 
 
 def spread_elements(pipeline: Any, label: str, elements: Iterable[Any], spread: str, *, is_alone: bool) -> Any:
-    """Elements shared among the workers, unless there is one: Beam takes as long for that as for a small stage."""
+    """Share elements among the workers, unless there is one: Beam takes as long for that as for a small stage."""
     made = pipeline | label >> beam.Create(list(elements), reshuffle=False)
     return made if is_alone else made | spread >> beam.Reshuffle()
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The begin of a pipeline."""
+    """The start of a pipeline, which collections are made from."""
 
     folder: Path
-    """Of the run, in which errors of workers are noted."""
+    """The run's folder, in which errors of workers are noted."""
     pipeline: Any
     is_alone: bool
-    """There is one worker, which shares with nobody."""
+    """Whether there is one worker, so that nothing has to be shared."""
 
     def spread(self, label: str, elements: Iterable[Any]) -> Collection:
-        """These elements, shared among the workers."""
+        """Share these elements among the workers, as a collection."""
         made = spread_elements(self.pipeline, label, elements, f"Spread, {label}", is_alone=self.is_alone)
         return Collection(self.folder, made)
 
     def gather(self, label: str, function: Callable[..., Any], *collections: Collection) -> Collection:
-        """One element: what a function makes of the lists of all elements of some collections, on one worker."""
+        """Call a function once, on one worker, with the lists of all elements of some collections; its result is the
+        only element."""
         lists = [AsList(collection.inner) for collection in collections]
         once = self.pipeline | f"Once, {label}" >> beam.Create([None])
         return Collection(self.folder, once | label >> beam.Map(noting(self.folder, _gather), function, *lists))
 
     def merge(self, label: str, *collections: Collection) -> Collection:
-        """All elements of some collections."""
+        """Put all elements of some collections into one."""
         return Collection(self.folder, tuple(each.inner for each in collections) | label >> beam.Flatten())
 
     def join(self, label: str, **collections: Collection) -> Collection:
-        """(key, values by name): of each key the values that it has in collections of (key, value)."""
+        """Join collections of (key, value) into (key, values by name): for each key, the values that it has in each
+        collection."""
         inner = {name: each.inner for name, each in collections.items()}
         return Collection(self.folder, inner | label >> beam.CoGroupByKey())
 
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """Elements somewhere on the workers, in no order. Functions and what they are given besides are shipped there."""
+    """Elements somewhere on the workers, in no order. Functions and their further arguments are shipped there."""
 
     folder: Path
     inner: Any
-    """A PCollection."""
+    """The PCollection that holds the elements."""
 
     def map(self, label: str, function: Callable[..., Any], *more: object) -> Collection:
-        """What a function makes of each element. A collection among `more` stands for its only element."""
+        """Call a function with each element, for a collection of the results. A collection among `more` stands for
+        its only element."""
         return self._then(label, beam.Map(noting(self.folder, function), *map(_side, more)))
 
     def flat_map(self, label: str, function: Callable[..., Iterable[Any]], *more: object) -> Collection:
-        """All that a function makes of each element."""
+        """Call a function with each element, for a collection of all that the results hold."""
         return self._then(label, beam.FlatMap(noting(self.folder, function, several=True), *map(_side, more)))
 
     def filter(self, label: str, keeps: Callable[[Any], bool]) -> Collection:
-        """The elements that are kept."""
+        """Keep the elements for which a function returns true."""
         return self._then(label, beam.Filter(keeps))
 
     def distinct(self, label: str) -> Collection:
-        """Each element once."""
+        """Keep each distinct element once."""
         return self._then(label, beam.Distinct())
 
     def group(self, label: str) -> Collection:
-        """(key, values) of (key, value)."""
+        """Group (key, value) into (key, values)."""
         return self._then(label, beam.GroupByKey())
 
     def add_up(self, label: str) -> Collection:
-        """(key, sum) of (key, number)."""
+        """Add up (key, number) into (key, sum)."""
         return self._then(label, beam.CombinePerKey(sum))
 
     def _then(self, label: str, transform: Any) -> Collection:
@@ -141,31 +144,31 @@ _MOST_GROUPED = 16
 
 
 class DaskBegin(Begin):
-    """The begin of a graph of Dask. `pipeline` lists the parts that nothing has been made of yet, step by step."""
+    """The start of a graph of Dask. `pipeline` lists the parts that nothing has been made of yet, step by step."""
 
     def spread(self, label: str, elements: Iterable[Any]) -> Collection:
-        """See `Begin`."""
+        """Share these elements among the workers, as `Begin.spread` does."""
         given = list(elements)
         size = max(1, -(-len(given) // _MOST_PARTS))
         chunks = [given[start : start + size] for start in range(0, len(given), size)]
         return self._collect([_task(list, chunk) for chunk in chunks] or [_task(list)])
 
     def gather(self, label: str, function: Callable[..., Any], *collections: Collection) -> Collection:
-        """See `Begin`."""
+        """Call a function once with all elements of some collections, as `Begin.gather` does."""
         lists = [_task(_concatenate, *self._parts(each)) for each in collections]
         return self._collect([_task(_gather_alone, noting(self.folder, _gather), function, *lists)])
 
     def merge(self, label: str, *collections: Collection) -> Collection:
-        """See `Begin`."""
+        """Put all elements of some collections into one, as `Begin.merge` does."""
         return self._collect([part for each in collections for part in self._parts(each)])
 
     def join(self, label: str, **collections: Collection) -> Collection:
-        """See `Begin`."""
+        """Join collections by their keys, as `Begin.join` does."""
         named = [each.map(label, _named, name) for name, each in collections.items()]
         return self.merge(label, *named).group(label).map(label, _by_name, tuple(collections))
 
     def run(self, arguments: Sequence[str], patience: Patience) -> None:
-        """Compute all that was made, for what its functions do. Raises as `beam_pipeline`."""
+        """Compute all parts that were made, for what their functions do. Raises as `beam_pipeline`."""
         leaves = [part for parts in self.pipeline for part in parts]
         try:
             run_graph(arguments, [_task(len, part) for part in leaves], patience)
@@ -184,35 +187,35 @@ class DaskBegin(Begin):
 
 @dataclass(frozen=True, slots=True)
 class DaskCollection(Collection):
-    """Lists of elements, each what a task of Dask gives."""
+    """Lists of elements, each the result of a task of Dask."""
 
     begin: DaskBegin
 
     def map(self, label: str, function: Callable[..., Any], *more: object) -> Collection:
-        """See `Collection`."""
+        """Call a function with each element, as `Collection.map` does."""
         return self._each(_map, noting(self.folder, function), more)
 
     def flat_map(self, label: str, function: Callable[..., Iterable[Any]], *more: object) -> Collection:
-        """See `Collection`."""
+        """Call a function with each element for all that it returns, as `Collection.flat_map` does."""
         return self._each(_flat_map, noting(self.folder, function, several=True), more)
 
     def filter(self, label: str, keeps: Callable[[Any], bool]) -> Collection:
-        """See `Collection`."""
+        """Keep the elements for which a function returns true, as `Collection.filter` does."""
         return self._each(_keep, keeps, ())
 
     def distinct(self, label: str) -> Collection:
-        """See `Collection`."""
+        """Keep each distinct element once, as `Collection.distinct` does."""
         return self.map(label, _keyed).group(label).map(label, _first)
 
     def group(self, label: str) -> Collection:
-        """See `Collection`."""
+        """Group (key, value) into (key, values), as `Collection.group` does."""
         parts = self.begin._parts(self)
         count = min(len(parts), _MOST_GROUPED)
         split = [_task(_split_by_key, part, count) for part in parts]
         return self.begin._collect([_task(_group, *(each[number] for each in split)) for number in range(count)])
 
     def add_up(self, label: str) -> Collection:
-        """See `Collection`."""
+        """Add up (key, number) into (key, sum), as `Collection.add_up` does."""
         return self.group(label).map(label, _sum_values)
 
     def _each(

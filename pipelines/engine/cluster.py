@@ -1,8 +1,8 @@
-"""Clusters of Dask: which one a run is given, whether it may be used, and what a run asks of its scheduler.
+"""Open clusters of Dask: which one a run is given, whether it may be used, and what a run asks of its scheduler.
 
-Dask moves the work of a lost worker to others by itself. What it leaves to its users is here: a scheduler runs what it
-is sent, so an open one on a network is refused; and a worker that stands still is taken from the cluster, so that its
-work moves, too.
+Dask moves the work of a lost worker to others by itself. This module does what Dask leaves to its users: a scheduler
+runs what it is sent, so an open one on a network is refused; and a worker that stands still is taken from the
+cluster, so that its work moves, too.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ _OF_OUR_OWN = {
 }
 """Configuration of a scheduler that begins with the run."""
 KEYS = "cluster-keys"
-"""Folder in a run's folder, with what the jobs of its cluster know each other by."""
+"""Name of the folder in a run's folder with the keys by which the jobs of its cluster know each other."""
 _keys: set[Path] = set()
 """The folders of keys that this process has made."""
 PRELOADED = ("trailforge.pipelines.engine.pipeline",)
-"""What each worker of a cluster on this machine begins with."""
+"""What each worker of a cluster on this machine loads first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlace:
-    """A cluster as somebody names it: just one of the fields is set."""
+    """A cluster as a person names it: just one of `address`, `workers` and `slurm` is set."""
 
     address: str = ""
-    """Of a scheduler that runs."""
+    """Address of a scheduler that runs."""
     workers: int = 0
-    """Processes on this machine, which begin and end with the run."""
+    """Number of processes on this machine, which begin and end with the run."""
     slurm: Path | None = None
-    """YAML with the options of dask-jobqueue's `SLURMCluster`, and `workers`: how many jobs."""
+    """YAML file with the options of dask-jobqueue's `SLURMCluster`, and with `workers`, the number of jobs."""
     insecure: bool = False
-    """Without TLS on a network, on purpose."""
+    """Whether a scheduler without TLS on a network is allowed on purpose."""
 
 
 def read_cluster(text: str, runner: Sequence[str], *, insecure: bool = False) -> ClusterPlace | None:
     """The cluster that a run is to use; None: another runner does. Raises `InvalidInput`.
 
-    `runner`: its command line, which without `--runner` is that of this process.
+    `runner`: Beam's command line, which without `--runner` is that of this process.
     """
     if not text:
         if is_dask(runner):
@@ -70,9 +70,10 @@ def read_cluster(text: str, runner: Sequence[str], *, insecure: bool = False) ->
 
 
 def parse_cluster(text: str, *, insecure: bool = False) -> ClusterPlace:
-    """`tcp://host:8786`, `local:4` or `slurm.yaml`. Raises `InvalidInput`, also for an open scheduler on a network.
+    """Read `tcp://host:8786`, `local:4` or `slurm.yaml`. Raises `InvalidInput`, also for an open scheduler on a
+    network.
 
-    `insecure`: such a one is wanted.
+    `insecure`: an open scheduler is allowed.
     """
     kind, _, count = text.partition(":")
     if kind == "local":
@@ -114,7 +115,8 @@ def _is_loopback(host: str) -> bool:
 
 @contextlib.contextmanager
 def open_cluster(place: ClusterPlace, folder: Path) -> Iterator[tuple[str, ...]]:
-    """The command line of a cluster, which is begun here unless it runs. `folder`: that workers see, too."""
+    """Give the command line of a cluster, which is started for the block unless it runs already. `folder`: one that
+    workers see, too."""
     from dask import config
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what is lost is told in a line of ours
@@ -199,7 +201,7 @@ def _keys_in(folder: Path) -> Iterator[Any]:
 
 
 def remove_keys() -> None:
-    """The clusters of this process end, and with them what their keys open."""
+    """Remove the keys of this process's clusters, which end with it."""
     while _keys:
         shutil.rmtree(_keys.pop(), ignore_errors=True)
 
@@ -212,7 +214,7 @@ def client_keys(security: Any) -> dict[str, str]:
 
 
 def machine() -> str:
-    """This machine, as long as it runs."""
+    """A name of this machine that holds until it is started anew."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -220,7 +222,7 @@ def machine() -> str:
 
 
 def check_one_machine(of_driver: str, ledger: str) -> None:
-    """Raises `InvalidInput` on another machine than the driver's, unless the ledger is one that machines share."""
+    """Check that a worker is on the driver's machine, unless machines share the ledger. Raises `InvalidInput`."""
     if not ledger and machine() != of_driver:
         raise InvalidInput(
             f"{platform.node()} is another machine than the command's, and SQLite's file is for one: name a ledger in "
@@ -230,7 +232,8 @@ def check_one_machine(of_driver: str, ledger: str) -> None:
 
 
 def check_workers(arguments: Sequence[str], ledger: str, *, asks_model: bool) -> None:
-    """Raises `ClusterError` when a scheduler cannot be used, and as `check_one_machine` for the workers it has."""
+    """Check that a scheduler and its workers can be used. Raises `ClusterError`, and as `check_one_machine` for the
+    workers."""
     if not is_dask(arguments):
         return
     with connected(arguments) as client:
@@ -252,7 +255,7 @@ def check_workers(arguments: Sequence[str], ledger: str, *, asks_model: bool) ->
 
 @contextlib.contextmanager
 def connected(arguments: Sequence[str]) -> Iterator[Any]:
-    """A client of the scheduler, for the block."""
+    """Open a client of the scheduler for the block."""
     from distributed import Client
 
     address = dask_address(arguments)

@@ -1,4 +1,4 @@
-"""Work on a cluster of Dask: tasks until all are done, whoever is lost; and limits that hold over all workers.
+"""Run tasks on a cluster of Dask until all are done, even when workers are lost, under limits over all workers.
 
 The limits are a `Center` in the scheduler, whom all workers talk to anyway, and end with the job.
 """
@@ -34,7 +34,7 @@ _STREAM = "trailforge-limits"
 
 
 def run_graph(arguments: Sequence[str], tasks: Sequence[Any], patience: Patience) -> None:
-    """Compute some delayed values for what their functions do, and wait for all. Raises as `run_tasks`."""
+    """Compute some delayed values for what their functions do, and wait for all of them. Raises as `run_tasks`."""
     with connected(arguments) as client, _cluster_errors():
         futures = client.compute(list(tasks), optimize_graph=False)
         with _watching_workers(client, futures, patience):
@@ -44,7 +44,7 @@ def run_graph(arguments: Sequence[str], tasks: Sequence[Any], patience: Patience
 def run_tasks(
     arguments: Sequence[str], folder: Path, function: Callable[[Any], object], items: Sequence[Any], patience: Patience
 ) -> None:
-    """Call a function for each item on the workers of a cluster, again for those of a worker that is lost.
+    """Call a function for each item on the workers of a cluster, and again for the items of a worker that is lost.
 
     It may have been called before for an item, by a worker that was lost only then, or still stands still somewhere.
     Workers show progress in `folder`. Raises the first error of a call, or `ClusterError` where the cluster fails.
@@ -125,10 +125,11 @@ async def _remove(address: str, dask_scheduler: Any) -> None:
 
 
 def wait_here(running: Future[T], has_room: Callable[[], bool]) -> T:
-    """The result of what runs in this process, in a task of Dask. Another task may begin while there is room for it.
+    """Wait for the result of work in this process, in a task of Dask. Another task may begin while there is room for
+    it.
 
-    Raises `Superseded` when the worker leaves the cluster, or nobody wants the result any more: then whatever goes
-    wrong here is nobody's matter.
+    Raises `Superseded` when the worker leaves the cluster, or the result is no longer wanted: errors of the work are
+    then dropped.
     """
     from distributed import secede
 
@@ -144,7 +145,7 @@ def wait_here(running: Future[T], has_room: Callable[[], bool]) -> T:
 
 
 def is_leaving() -> bool:
-    """Whether the worker of Dask whose task this is leaves the cluster, as it does when the scheduler is lost."""
+    """Whether the worker of Dask that runs this task leaves the cluster, as it does when the scheduler is lost."""
     from distributed import get_worker
     from distributed.core import Status
 
@@ -165,9 +166,9 @@ def _is_unwanted() -> bool:
 def holding_limits(
     arguments: Sequence[str], run: str, limits: Limits, look_up: Callable[[Sequence[str]], Mapping[str, Usage | None]]
 ) -> Iterator[None]:
-    """In the block, the scheduler holds these limits for all workers of a run, by the name of its attempt.
+    """Let the scheduler hold these limits for all workers of a run while the block runs, under the name of the attempt.
 
-    `look_up`: what the calls of some keys have used, of those that are in the ledger.
+    `look_up`: gives the usage of the calls with some keys, for those that are in the ledger.
     """
     stop = threading.Event()
 
@@ -273,7 +274,7 @@ _links: dict[str, tuple[LimitsLink, asyncio.AbstractEventLoop]] = {}
 
 
 def open_link(run: str, limits: Limits, loop: asyncio.AbstractEventLoop) -> LimitsLink:
-    """A worker's end of a run's limits, for a client on that loop. In a task of Dask."""
+    """Open a worker's link to a run's limits, for a client on that loop. It is called in a task of Dask."""
     from distributed import get_worker
 
     worker: Any = get_worker()
@@ -289,7 +290,7 @@ def open_link(run: str, limits: Limits, loop: asyncio.AbstractEventLoop) -> Limi
 
 
 def close_link(run: str) -> None:
-    """Nothing is said of that run any more."""
+    """Close a worker's link to a run's limits."""
     _links.pop(run, None)
 
 

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there, and a run folder that one process at a time writes."""
+"""Write files that are either whole or not there, in a run's folder that one process at a time holds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from trailforge.schemas import FileEntry, OutputError, sync
 
 LOCK = ".lock"
-"""File of a folder by which one process holds it."""
+"""Name of the file by which one process holds a folder."""
 _TEMPORARY = re.compile(r"\.(.+)\.tmp-[0-9a-f]{8}", re.DOTALL)
 """Name of the temporary file of a file, whose own name is the group."""
 _MENDS = {
@@ -35,7 +35,7 @@ _MENDS = {
 
 @contextlib.contextmanager
 def output_errors(path: Path) -> Iterator[None]:
-    """Turn the system's errors about a path we write to into `OutputError` with the mend."""
+    """Turn the system's errors about a path we write to into `OutputError`, with what to do about them."""
     try:
         yield
     except OSError as error:
@@ -48,7 +48,8 @@ _check_leave: ContextVar[Callable[[], object] | None] = ContextVar("check_leave"
 
 @contextlib.contextmanager
 def writing_by_leave(check: Callable[[], object]) -> Iterator[None]:
-    """In the block, ask before each file gets its name, or goes: `check` raises where another may have written it."""
+    """Call `check` in the block before each file gets its name or is removed: it raises where another writer may
+    have the file."""
     token = _check_leave.set(check)
     try:
         yield
@@ -57,16 +58,17 @@ def writing_by_leave(check: Callable[[], object]) -> Iterator[None]:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file of an earlier try, if it is there and we may."""
+    """Remove a file of an earlier try, if it is there and may be removed."""
     if (check := _check_leave.get()) is not None:
         check()
     path.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file, bring it to disk, and give it its name. After a kill: all of it or nothing.
+    """Let `write` fill a temporary file, bring it to disk, and give it its name. After a kill, the file is whole or not
+    there.
 
-    A file that holds these bytes already stays as it is.
+    A file that already holds these bytes stays as it is.
     """
     temporary = path.with_name(f".{path.name}.tmp-{uuid.uuid4().hex[:8]}")
     with output_errors(path):
@@ -84,13 +86,13 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """`write_atomically` for text."""
+    """Write a text as `write_atomically` does."""
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 @contextlib.contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """A folder to fill, which gets its name when all is done and is removed when something goes wrong.
+    """Make a folder to fill, which gets its name when all is done and is removed when something goes wrong.
 
     Raises `OutputError` when there is one of that name that holds something, or it cannot be written.
     """
@@ -110,7 +112,7 @@ def new_folder(out: Path) -> Iterator[Path]:
 
 
 def plain_files(folder: Path) -> list[Path]:
-    """The files right in a folder, in order: no links, and none of a folder that is a link or is not there."""
+    """List the files directly in a folder, in order: no links, and none of a folder that is a link or is not there."""
     if folder.is_symlink() or not folder.is_dir():
         return []
     with os.scandir(folder) as entries:
@@ -124,9 +126,9 @@ def unfinished_name(name: str) -> str | None:
 
 
 def remove_temporary_files(folder: Path, is_ours: Callable[[str], bool]) -> None:
-    """Remove what a killed process left half-written right in this folder. Only under the folder's lock.
+    """Remove what a killed process left half-written directly in this folder. The caller holds the folder's lock.
 
-    `is_ours`: whether files of a name are written by us.
+    `is_ours`: whether we write files of a name.
     """
     for path in plain_files(folder):
         name = unfinished_name(path.name)
@@ -138,7 +140,7 @@ def remove_temporary_files(folder: Path, is_ours: Callable[[str], bool]) -> None
 def exclusive(folder: Path) -> Iterator[None]:
     """Hold the run folder for this process. Raises `OutputError` when another one has it. A kill lets go of it.
 
-    A folder that was made for the block goes again when that fails and has written nothing.
+    A folder that was made for the block is removed again when the block fails and has written nothing.
     """
     is_new = not folder.exists()
     with output_errors(folder):
@@ -172,13 +174,13 @@ def is_held(folder: Path) -> bool:
 
 
 def sha256_of(path: Path) -> str:
-    """Hex digest of a file's bytes."""
+    """Hex digest of the SHA-256 of a file's bytes."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def what_is_wrong(folder: Path, entry: FileEntry) -> str:
-    """Why a file of a folder is not the one of its entry; empty when it is. Reads it to its end."""
+    """Say why a file of a folder is not the one of its entry; empty when it is. The file is read to its end."""
     path = folder / entry.path
     try:
         if not path.is_file():

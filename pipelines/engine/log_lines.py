@@ -1,4 +1,4 @@
-"""Lines about what happens, on stderr: as text, or as JSON where programs read them."""
+"""Write lines about events on stderr: as text for people, or as JSON where programs read them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ TEXT, JSON = "text", "json"
 
 
 def is_json() -> bool:
-    """Whether lines are for programs."""
+    """Whether lines are JSON, for programs."""
     return os.environ.get(VARIABLE) == JSON
 
 
 def shows_bars() -> bool:
-    """Whether stderr is a terminal with somebody before it."""
+    """Whether stderr is a terminal, so that progress bars are drawn."""
     return sys.stderr.isatty() and not is_json()
 
 
@@ -42,7 +42,7 @@ def print_line(event: str, said: str, level: int = logging.INFO, **fields: Any) 
 
 
 def choose_format(name: str) -> None:
-    """What the command line was told, for this process and those that it starts; what is logged goes the same way."""
+    """Choose the format of lines for this process and those that it starts; what is logged takes the same format."""
     os.environ[VARIABLE] = name
     if is_json():
         logging.getLogger().addHandler(_AsJson(level=NOTICE))

@@ -1,4 +1,4 @@
-"""A stage's counters as Prometheus reads them, in a file for the textfile collector of its node exporter."""
+"""Write a stage's counters for Prometheus, in a file for the textfile collector of its node exporter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 METRICS = "metrics.prom"
 NAMES = rf"{METRICS.replace('.', '[.]')}([.]\d+[.]\d+)?"
-"""What the names of the file, and of one that is being written, match."""
+"""Pattern of the names of the file, and of one that is being written."""
 _COUNTERS = {
     "paid_calls": ("calls_paid", "Calls that a server answered since the stage began."),
     "ledger_hits": ("calls_from_ledger", "Calls that the ledger answered since the stage began."),
@@ -24,7 +24,7 @@ _COUNTERS = {
 def write_metrics(
     path: Path, labels: Mapping[str, str], done: int, total: int, counters: Mapping[str, int], rows: Mapping[str, int]
 ) -> None:
-    """Write a stage's figures, each with `labels`, in the place of the earlier ones.
+    """Write a stage's figures, each with `labels`, in place of the earlier ones.
 
     `done`, `total`: items. `counters`: of all its workers together. `rows`: by kind. All are gauges, since they begin
     anew with each start of a stage. It is a courtesy: a full disk ends no run here.

@@ -1,4 +1,4 @@
-"""Stages that ask a model: a data set says what is done with one item, the engine runs it for all of them."""
+"""Run stages that ask a model: a data set says what is done with one item, the engine does it for all of them."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStage:
-    """A stage that asks a model about each of its items. A `Stage.run`."""
+    """A stage that asks a model about each of its items; it can stand as a `Stage.run`."""
 
     name: str
-    """Of the line of the books in which an item can fail."""
+    """Name of the line of the books in which an item can fail."""
     item: type
-    """Record of the items."""
+    """Record class of the items."""
     tables: Mapping[str, type]
-    """Record of each table that is written, by the table's name; always with `rejected`."""
+    """Record class of each table that is written, by the table's name; `rejected` is always among them."""
     counted: tuple[str, ...]
-    """What the progress bar counts: a table, and its columns of which the first that is not null is a row's kind."""
+    """What the progress bar counts: a table, and its columns that hold a row's kind, the first that is not null."""
     open_context: Callable[[ModelWork, ModelClient], Any]
-    """What all items share. Called once per worker, on its event loop; raises when something is not there."""
+    """Opens what all items share. It is called once for each worker, on its event loop, and raises when something is
+    not there."""
     run_item: Callable[[Any, Any, Any], Awaitable[Any]]
-    """`(item, context, config)`: the `ItemResult` of one item, or what `settle` makes it of."""
+    """`(item, context, config)`: returns the `ItemResult` of one item, or what `settle` makes it from."""
     settle: Callable[[Any, Any, Any, Any], Awaitable[ItemResult]] | None = None
-    """`(item, what run_item gave, context, config)`; None: that is the result."""
+    """`(item, what run_item gave, context, config)`: returns the `ItemResult`; None: `run_item` gives it."""
 
     def __call__(self, run: StageRun) -> None:
         """Run what is missing of a stage. Raises the first error that stopped a worker."""
@@ -51,7 +52,7 @@ class ModelStage:
         run_pipeline(work, run.folder, run.shards, run.arguments, config.schedule.patience)
 
     def kinds(self, result: ItemResult) -> Iterator[str]:
-        """Of the rows that are counted; the stage's name for those of no kind."""
+        """The kinds of the rows that are counted; the stage's name for rows without one."""
         table, *columns = self.counted
         for row in result.rows.get(table, ()):
             yield next((kind for kind in (getattr(row, column) for column in columns) if kind is not None), self.name)
@@ -59,24 +60,24 @@ class ModelStage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelWork:
-    """What a worker needs to know. Picklable."""
+    """What a worker needs to know of a run. It can be pickled."""
 
     stage: ModelStage
     folder: str
     run_id: str
     config: Any
-    """A `RunConfig`."""
+    """The run's configuration, a `RunConfig`."""
     preset: str = ""
-    """Its name."""
+    """Name of the preset."""
 
     def ledger(self) -> Ledger:
-        """Of the run. Nothing is opened before its first use."""
+        """The run's ledger. Nothing is opened before its first use."""
         return open_ledger(self.config.ledger, Path(self.folder) / LEDGER, run=self.run_id)
 
     async def client(self, link: LimitsLink | None = None) -> ModelClient:
-        """Connected to ledger and model. Fails at once when one of them is not there.
+        """A client connected to ledger and model. It fails at once when one of them is not there.
 
-        `link`: to who holds the limits, where that are several workers'.
+        `link`: the link to the process that holds the limits, where several workers share them.
         """
         ledger = self.ledger()
         client = ModelClient(self.config.client, ledger, link)
@@ -88,7 +89,7 @@ class ModelWork:
         return client
 
     def shared(self, client: ModelClient) -> dict[str, Any]:
-        """The fields of a `RunContext`."""
+        """The values for the fields of a `RunContext`."""
         model = self.config.model
         return {
             "run_id": self.run_id,
@@ -102,7 +103,7 @@ class ModelWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """What all items of a run share, whatever it makes; data sets add their own."""
+    """What all items of a run share, in every data set; data sets add fields of their own."""
 
     run_id: str
     preset: str = ""
@@ -112,13 +113,13 @@ class RunContext:
     client: Client
 
     def asker(self, meter: Meter, style: Style = "chat", *, priority: int = 0) -> Asker:
-        """Asks this model under the run's seed. `meter` counts the calls of one item."""
+        """An asker of this model under the run's seed. `meter` counts the calls of one item."""
         return Asker(client=self.client, model=self.model, style=style, seed=self.seed, meter=meter, priority=priority)
 
     def provenance(
         self, source_id: str, prompt_version: str, call_keys: Sequence[str] = (), *, retriever: str = ""
     ) -> Provenance:
-        """Of a row that was made of this source."""
+        """The provenance of a row that was made from this source."""
         return Provenance(
             run_id=self.run_id,
             source_id=source_id,
@@ -131,7 +132,7 @@ class RunContext:
 
 
 async def check_servers(config: RunConfig) -> None:
-    """Raises `ProviderError` and its kinds when the model server does not answer, or refuses us.
+    """Check that the model server answers and admits us. Raises `ProviderError` and its kinds when it does not.
 
     A shared ledger that is not there is an `OutputError`.
     """
@@ -141,13 +142,13 @@ async def check_servers(config: RunConfig) -> None:
 
 
 def failed_row(at: str, uid: str, error: TrailforgeError, payload: object) -> RejectedRow:
-    """The row of `rejected/` that stands for what a broken call left unmade. `payload`: as plain values."""
+    """The row of `rejected/` that stands for what a failed call left unmade. `payload`: as plain values."""
     against = Verdict(keep=False, reason=error.reason, score=0.0, detail=str(error))
     return rejected_row(at, uid, against, payload)
 
 
 def rejected_row(at: str, uid: str, verdict: Verdict, payload: object) -> RejectedRow:
-    """A row of `rejected/`. `payload`: as plain values."""
+    """The row of `rejected/` for an item with this verdict against it. `payload`: as plain values."""
     return RejectedRow(
         uid=uid,
         stage=at,

@@ -1,7 +1,7 @@
-"""Runs the items of shards, each shard once, by whichever worker, however often one is killed.
+"""Run the items of shards, each shard once, on any worker, however often one is killed.
 
-A worker runs the items of all its shards on one event loop and writes each shard when its last item is done. The DoFn
-of every pipeline is here, and so is the only place that makes an error a `failed` row.
+A worker runs the items of all its shards on one event loop and writes each shard when its last item is done. The
+DoFn of every pipeline is in this module, which alone turns an error into a `failed` row.
 """
 
 from __future__ import annotations
@@ -156,18 +156,18 @@ class RunShards(beam.DoFn):
         self._work, self._folder, self._attempt = work, Path(folder), attempt
 
     def setup(self) -> None:
-        """Start the loop. The client opens with the first bundle, whose errors Beam reports."""
+        """Start the event loop. The client opens with the first bundle, whose errors Beam reports."""
         self._loop = LoopThread("loop")
         self._worker: _Worker | None = None
 
     def start_bundle(self) -> None:
-        """Connect if need be."""
+        """Open the client, unless it is open."""
         self._running: list[Future[str]] = []
         if self._worker is None:
             self._worker = self._noting(_Worker.open(self._work, self._folder, self._attempt))
 
     def process(self, shard: Shard) -> None:
-        """Start a shard."""
+        """Start the items of a shard."""
         assert self._worker is not None
         self._running.append(asyncio.run_coroutine_threadsafe(self._worker.run_shard(shard), self._loop.loop))
 
@@ -179,7 +179,7 @@ class RunShards(beam.DoFn):
             yield WindowedValue(name, MIN_TIMESTAMP, (GlobalWindow(),))
 
     def teardown(self) -> None:
-        """Disconnect and stop the loop."""
+        """Close the client and stop the event loop."""
         if self._worker is not None:
             self._loop.call(self._worker.close())
         self._loop.end()
@@ -375,7 +375,7 @@ def write_shard(work: ModelWork, folder: Path, shard: Shard, results: Sequence[I
 
 
 def has_refused_prompt(result: ItemResult) -> bool:
-    """Whether a server refused a prompt of the item, and something of it was not made for that."""
+    """Whether a server refused a prompt of the item, so that something of it was not made."""
     return any(row.reason == PromptRefused.reason for row in result.rows.get("rejected", ()))
 
 

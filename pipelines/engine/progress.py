@@ -1,6 +1,7 @@
-"""How far a run is: each worker writes its counters to a small file, whoever wants to know adds them up and shows them.
+"""Show how far a run is: each worker writes its counters to a small file, and readers add them up and show them.
 
-Files and not memory, since workers may be other processes on other machines that share only the run's folder.
+Counters are in files and not in memory, since workers may be other processes on other machines that share only the
+run's folder.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ NAMES = rf"attempt|begun|\d+-[0-9a-f]{{8}}(\.left)?\.(json|new)|{SHARD_NAMES}\.c
 NAMES += f"|{metrics.NAMES}"
 """What the names of the files there match."""
 SUPPORT_SOUGHT, SUPPORT_FOUND = "support_sought", "support_found"
-"""Counters that are a `SupportCount` of the items that are done."""
+"""Names of the counters that hold the `SupportCount` of the items that are done."""
 _PAID = "paid_calls"
 OPERATIONAL = frozenset(
     ("items", "prompt_tokens", "completion_tokens", _PAID, "ledger_hits", "retries", "in_flight")
@@ -58,16 +59,16 @@ _LEFT = ".left.json"
 
 
 class ProgressFile:
-    """One worker's counters on disk, and its sign of life: the file changes at every write."""
+    """One worker's counters on disk, and its sign of life: every write changes the file."""
 
     def __init__(self, run_folder: Path) -> None:
         self._path = run_folder / FOLDER / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
         self._last = ""
 
     def write(self, counters: Mapping[str, int], trouble: str = "") -> None:
-        """Replace the file, or its time. Progress is a courtesy: a full disk must not end the run here.
+        """Write the counters, or only the time where they are the same. A full disk does not end the run.
 
-        `trouble`: what a server that is waited for said last.
+        `trouble`: the last message of a server that the worker waits for.
         """
         text = json.dumps({**counters, **({_TROUBLE: trouble} if trouble else {})})
         temporary = self._path.with_suffix(".new")
@@ -84,7 +85,8 @@ class ProgressFile:
         self._last = text
 
     def close(self, counters: dict[str, int] | None = None) -> None:
-        """The last counters of a worker that leaves: nobody has to miss it. None: those that are written."""
+        """Write the last counters of a worker that leaves, so that no driver misses it. None: those that were
+        written."""
         if counters is not None:
             self.write(counters)
         with contextlib.suppress(OSError):
@@ -96,17 +98,17 @@ _STEP = "step "
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Counts what workers of a stage that asks no model do with its items before any shard is finished.
+    """Counts the steps that a stage without a model takes with its items, before any shard is finished.
 
     It is shipped to them with their functions; all threads of a process count together.
     """
 
     folder: Path
-    """Of the run."""
+    """The run's folder."""
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def count(self, step: str, number: int = 1, *, at_once: bool = False) -> None:
-        """So many items more have taken a step: `judged`. `at_once`: this is written now, not soon."""
+        """Count that so many more items have taken a step, such as `judged`. `at_once`: write it now, not soon."""
         with _lock:
             here = _steps_here.setdefault(self.name, _StepsHere(ProgressFile(self.folder)))
             here.counters[_STEP + step] += number
@@ -132,7 +134,7 @@ _steps_here: dict[str, _StepsHere] = {}
 
 
 def live_files(run_folder: Path) -> Iterator[tuple[Path, int]]:
-    """Files of the workers that have not left, and when each changed last, in ns of its machine's clock."""
+    """The files of workers that have not left, and when each last changed, in ns of its machine's clock."""
     for path in (run_folder / FOLDER).glob("*.json"):
         if not path.name.endswith(_LEFT):
             with contextlib.suppress(OSError):
@@ -140,12 +142,12 @@ def live_files(run_folder: Path) -> Iterator[tuple[Path, int]]:
 
 
 def is_paying(path: Path) -> bool:
-    """Whether such a file is of a worker that asks a model."""
+    """Whether a progress file is of a worker that asks a model."""
     return _PAID in _read(path)
 
 
 def read_progress(run_folder: Path) -> Counter[str]:
-    """The sum over all workers."""
+    """The counters, summed over all workers."""
     total: Counter[str] = Counter()
     for written in _written(run_folder):
         total.update({name: count for name, count in written.items() if isinstance(count, int)})
@@ -153,7 +155,7 @@ def read_progress(run_folder: Path) -> Counter[str]:
 
 
 def read_trouble(run_folder: Path) -> str:
-    """What a server said last that a worker waits for; empty when none does."""
+    """The last message of a server that a worker waits for; empty when none waits."""
     return next((str(written[_TROUBLE]) for written in _written(run_folder) if written.get(_TROUBLE)), "")
 
 
@@ -171,29 +173,30 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def row_kinds(counters: Counter[str]) -> Counter[str]:
-    """The counters that are rows, by kind."""
+    """The counters of rows, by kind."""
     return Counter(
         {name: count for name, count in counters.items() if name not in OPERATIONAL and not name.startswith(_STEP)}
     )
 
 
 def describe_steps(counters: Counter[str]) -> str:
-    """How many items have taken which of the `Steps`."""
+    """Say how many items have taken which steps, as `Steps` counted them."""
     return ", ".join(f"{name.removeprefix(_STEP)} {n:,}" for name, n in counters.items() if name.startswith(_STEP))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """When the process that counts now began, and what others had finished before it."""
+    """The time at which the counting process began, and the shards that were finished before it."""
 
     at: float
-    """Seconds since 1970."""
+    """Time in seconds since 1970."""
     finished: frozenset[str]
-    """Names of shards."""
+    """Names of the shards that were finished."""
 
 
 def begin_progress(run_folder: Path, finished: Iterable[str]) -> None:
-    """Forget the counters of earlier processes, and note which shards they had finished. A courtesy, as all here."""
+    """Remove the counters of earlier processes, and note which shards they had finished. A full disk ends no run
+    here."""
     folder = run_folder / FOLDER
     for path in plain_files(folder):
         if re.fullmatch(NAMES, path.name):
@@ -206,7 +209,7 @@ def begin_progress(run_folder: Path, finished: Iterable[str]) -> None:
 
 
 def read_begun(run_folder: Path) -> Begun | None:
-    """The note of `begin_progress`; None when there is none."""
+    """Read the note of `begin_progress`; None when there is none."""
     try:
         note = parse_json((run_folder / FOLDER / _BEGUN).read_bytes())
         return Begun(at=float(note["at"]), finished=frozenset(note["finished"]))
@@ -258,7 +261,7 @@ class _Lines:
 
 
 def count_shown(items: Iterable[Any], what: str, total: int) -> Iterable[Any]:
-    """The items, counted on the terminal as they pass."""
+    """Pass the items on, and count them on the terminal."""
     console = Console(stderr=True)
     return track(items, what, total=total, console=console, disable=not shows_bars())
 

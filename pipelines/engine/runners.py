@@ -1,4 +1,5 @@
-"""Beam's runners: which one a run uses, and which ones must not be used. Loads Beam for others than the local one."""
+"""Choose Beam's runner for a run, and refuse those that must not be used. Beam is loaded for other runners than the
+local one."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from collections.abc import Sequence
 from trailforge.schemas import ClusterError, InvalidInput
 
 LOCAL = "FnApiRunner"
-"""In this process."""
+"""Name of the runner in this process."""
 DASK = "dask"
-"""A cluster of Dask, without Beam: see `beam_work`."""
+"""Name of the runner on a cluster of Dask, which does without Beam: see `beam_work`."""
 _ANSWERS_WITHIN_S = 10.0
 _DOWNLOADS = f"it downloads a program at its start; take {LOCAL}, which needs none"
 _REFUSED = {
@@ -23,7 +24,7 @@ _REFUSED = {
 
 
 def beam_options(runner: str = LOCAL, options: Sequence[str] = ()) -> tuple[str, ...]:
-    """Beam's command line for a runner and options as `KEY=VALUE` or `KEY`. Raises `InvalidInput`."""
+    """Make Beam's command line for a runner and options as `KEY=VALUE` or `KEY`. Raises `InvalidInput`."""
     if runner == LOCAL and not options:
         return (f"--runner={LOCAL}",)
     given = tuple(_argument(option) for option in options)
@@ -38,7 +39,7 @@ def beam_options(runner: str = LOCAL, options: Sequence[str] = ()) -> tuple[str,
 
 
 def check_runner(arguments: Sequence[str]) -> None:
-    """Raises `ClusterError` when nothing listens where the job service or the scheduler should be."""
+    """Check that something listens where the job service or the scheduler should be. Raises `ClusterError`."""
     what, endpoint = "scheduler of Dask" if is_dask(arguments) else "job service", dask_address(arguments)
     if not is_local(arguments) and not is_dask(arguments):
         endpoint = _job_endpoint(arguments)
@@ -52,7 +53,7 @@ def check_runner(arguments: Sequence[str]) -> None:
 
 
 def telling_line(error: BaseException) -> str:
-    """What a runner's error is about: the details of a gRPC error, else the last line that says something."""
+    """The line of a runner's error that tells most: the details of a gRPC error, else the last line with a text."""
     lines = [line.strip() for line in str(error).splitlines() if any(map(str.isalpha, line))]
     details = [line.partition("=")[2].strip() for line in lines if line.startswith("details =")]
     return (details or lines or [type(error).__name__])[-1][:300]
@@ -69,12 +70,12 @@ def is_dask(arguments: Sequence[str]) -> bool:
 
 
 def dask_address(arguments: Sequence[str]) -> str:
-    """Of the scheduler that a command line names; empty where it names none."""
+    """Address of the scheduler that a command line names; empty where it names none."""
     return _last(arguments, "--scheduler=")
 
 
 def has_one_worker(arguments: Sequence[str]) -> bool:
-    """Whether a command line names the runner of this process, and gives it nothing to have more workers by."""
+    """Whether a command line names the runner of this process, with no option that gives it more workers."""
     return tuple(arguments) == beam_options()
 
 

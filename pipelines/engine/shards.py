@@ -1,8 +1,8 @@
-"""Shards, the unit of work, and what is left of them on disk.
+"""Define shards, the unit of work, and what they leave on disk.
 
-A shard is a file of input items. Its name holds the hash of the items and of the configuration. Whoever runs it writes
-its tables and, last, its *receipt* (`shards/NAME.json`). A shard with a receipt is not run again; without one its files
-are made anew, from the ledger and so at no cost, byte for byte the same.
+A shard is a file of input items. Its name holds the hash of the items and of the configuration. The worker that runs
+it writes its tables and, last, its *receipt* (`shards/NAME.json`). A shard with a receipt is not run again; without
+one its files are made anew, from the ledger and so at no cost, byte for byte the same.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from trailforge.schemas import (
 
 RECEIPTS = "shards"
 SHARD_NAMES = r"part-(\d{5,}-[0-9a-f]{12}(-[a-z]+)?|inputs|bundles|selection|curation)"
-"""What the names of a run's shards match, as its tables have them."""
+"""Pattern of the names of a run's shards, as its tables have them."""
 RECEIPT_NAMES = rf"({SHARD_NAMES}|bundles|selection|curation)\.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """A file of items to run."""
+    """A file of items that are run together."""
 
     name: str
     """Stem of every file the shard writes: `part-INDEX-HASH`."""
@@ -52,17 +52,17 @@ class Shard:
     """Position of the first item in the whole input."""
     rows: int
     made_of: str = ""
-    """Digest of the files that earlier stages made it of; empty for what was read from outside."""
+    """Digest of the files of earlier stages that it was made from; empty for items that were read from outside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportCount:
-    """Whether searches bring the documents that answers rest on. Both numbers add up over items."""
+    """Counts of how often searches bring the documents that answers rest on. Both numbers add up over items."""
 
     questions: int = 0
-    """That were searched for, and whose supporting documents are known."""
+    """Number of questions that were searched for and whose supporting documents are known."""
     found: int = 0
-    """Of them, those of which some search brought a supporting document."""
+    """Number of these questions for which some search brought a supporting document."""
 
     def __add__(self, other: SupportCount) -> SupportCount:
         return SupportCount(questions=self.questions + other.questions, found=self.found + other.found)
@@ -81,28 +81,28 @@ class SupportCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What a finished shard wrote."""
+    """What a finished shard wrote, and what it cost."""
 
     shard: str
     files: tuple[FileEntry, ...]
     stages: tuple[StageCount, ...]
     usage: Usage = field(default_factory=Usage)
     shards: tuple[Shard, ...] = ()
-    """That the next stage is to run, where a stage makes those of another."""
+    """Shards for the next stage, where this stage makes them."""
     made_of: str = ""
-    """That of the shard when it was run."""
+    """The shard's `made_of` when it was run."""
     support: SupportCount = field(default_factory=SupportCount)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemResult:
-    """What one item gave: rows by table, its line in the books, its cost."""
+    """The result of one item: rows by table, its line in the books, its cost."""
 
     rows: Mapping[str, Sequence[Any]]
     stages: tuple[StageCount, ...]
     usage: Usage
     support: SupportCount = field(default_factory=SupportCount)
-    """Of an item that documents are searched for."""
+    """Whether searches for the item's question brought its documents."""
 
 
 def write_table(folder: Path, table: str, name: str, record: type, rows: Sequence[Any]) -> FileEntry | None:
@@ -116,7 +116,7 @@ def write_table(folder: Path, table: str, name: str, record: type, rows: Sequenc
 
 
 def write_receipt(folder: Path, receipt: Receipt) -> None:
-    """Say that a shard is finished."""
+    """Write the receipt that says a shard is finished."""
     write_text(folder / RECEIPTS / f"{receipt.shard}.json", json.dumps(to_dict(receipt), indent=1))
 
 
@@ -133,7 +133,7 @@ def finish_shard(
 ) -> None:
     """Write rows, by table, in files of the shard's name, then its receipt.
 
-    `files`: those that it wrote otherwise. `shards`: that the next stage is to run.
+    `files`: those that the shard wrote otherwise. `shards`: those that the next stage is to run.
     """
     written = [  # a table without rows has no record, and none is asked for
         write_table(folder, table, shard.name, type(next(iter(each), None)), each) for table, each in rows.items()
@@ -151,7 +151,7 @@ def finish_shard(
 
 
 def missing_shards(folder: Path, shards: Sequence[Shard]) -> list[Shard]:
-    """Those that are not finished."""
+    """The shards that are not finished."""
     return [shard for shard in shards if finished_receipt(folder, shard) is None]
 
 
@@ -176,7 +176,7 @@ def read_receipt(folder: Path, shard: Shard) -> Receipt:
 
 
 def load_receipt(path: Path) -> Receipt:
-    """A receipt. Raises `OutputError` for one that cannot be read."""
+    """Read a receipt. Raises `OutputError` for one that cannot be read."""
     try:
         return from_dict(Receipt, parse_json(path.read_bytes()))
     except (OSError, ValueError, TypeError, InvalidInput) as error:
@@ -184,20 +184,20 @@ def load_receipt(path: Path) -> Receipt:
 
 
 def support_in(folder: Path) -> SupportCount:
-    """What the searches of a finished run brought. Raises as `load_receipt`."""
+    """Add up whether the searches of a finished run brought supporting documents. Raises as `load_receipt`."""
     return sum((load_receipt(path).support for path in receipts_in(folder)), start=SupportCount())
 
 
 def receipts_in(folder: Path) -> list[Path]:
-    """The receipts in a run's folder, by name. Files that people put beside them are none."""
+    """List the receipts in a run's folder, by name. Files that people put beside them do not count."""
     return [path for path in plain_files(folder / RECEIPTS) if re.fullmatch(RECEIPT_NAMES, path.name)]
 
 
 def receipt_path(folder: Path, shard: Shard) -> Path:
-    """Where a shard's receipt stands once it is finished."""
+    """The path of a shard's receipt once it is finished."""
     return folder / RECEIPTS / f"{shard.name}.json"
 
 
 def file_entry(folder: Path, path: Path, rows: int) -> FileEntry:
-    """A file's line in receipt and manifest."""
+    """The line that receipt and manifest have for a file."""
     return FileEntry(path=path.relative_to(folder).as_posix(), rows=rows, sha256=sha256_of(path))

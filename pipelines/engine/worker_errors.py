@@ -1,4 +1,4 @@
-"""Errors of workers on their way to the driver: notes in the run's folder, since runners pass on text at best."""
+"""Carry errors of workers to the driver by notes in the run's folder, since runners pass on text at best."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from trailforge.schemas import TrailforgeError, parse_json
 
 ERRORS = "errors"
 NAMES = r"[0-9a-f]{8}\.json"
-"""What the names of the notes match."""
+"""Pattern of the names of the notes."""
 T = TypeVar("T")
 
 
 def noting(folder: Path, function: Callable[..., T], *, several: bool = False) -> Callable[..., T]:
-    """The function, for a worker: a typed error is noted in the run's folder, since runners pass on text at best.
+    """Wrap a function for a worker: a typed error is noted in the run's folder, since runners pass on text at best.
 
-    `several`: it gives an iterable, in whose course an error may be raised, too.
+    `several`: the function gives an iterable, which may raise an error, too, while it is read.
     """
 
     def noted(element: Any, *more: Any) -> Any:
@@ -43,7 +43,7 @@ _errors_here: dict[Path, TrailforgeError] = {}
 
 
 def note_error(folder: Path, error: TrailforgeError) -> None:
-    """Leave a note."""
+    """Write a note of an error into the run's folder."""
     _errors_here.setdefault(folder, error)
     text = json.dumps({"class": type(error).__name__, "message": str(error), "at": time.time_ns()})
     with contextlib.suppress(TrailforgeError):
@@ -51,14 +51,14 @@ def note_error(folder: Path, error: TrailforgeError) -> None:
 
 
 def noted_error(folder: Path) -> TrailforgeError | None:
-    """The first error that was noted; of other processes by the clocks of their machines."""
+    """The first error that was noted, by the clocks of the machines that noted it; None when there is none."""
     if folder in _errors_here:
         return _errors_here.pop(folder)
     return next(iter(read_notes(folder)), None)
 
 
 def read_notes(folder: Path) -> list[TrailforgeError]:
-    """The errors that were noted, the first one first. A note that is half there, or none of ours, says nothing."""
+    """Read the errors that were noted, the first one first. A note that is half written, or not ours, is left out."""
     found: list[tuple[int, str, TrailforgeError]] = []
     for path in _notes(folder):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -71,7 +71,7 @@ def read_notes(folder: Path) -> list[TrailforgeError]:
 
 
 def clear_errors(folder: Path) -> None:
-    """Forget the notes of an earlier try."""
+    """Remove the notes of an earlier try."""
     _errors_here.pop(folder, None)
     for path in _notes(folder):
         path.unlink(missing_ok=True)

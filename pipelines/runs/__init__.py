@@ -1,4 +1,5 @@
-"""A run's folder: settings, intake, books, manifest, verification, status."""
+"""All that concerns a run's folder: its settings, the intake of inputs, the books, the manifest, verification and
+status."""
 
 from typing import TYPE_CHECKING
 

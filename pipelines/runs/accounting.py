@@ -1,4 +1,4 @@
-"""The books: for every stage inputs = accepted + rejected(reason) + failed(reason)."""
+"""Keep the books of a run: for every stage inputs = accepted + rejected(reason) + failed(reason)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def stage(
     rejected: Iterable[str] = (),
     failed: Iterable[str] = (),
 ) -> StageCount:
-    """A line of the books from reasons, one per item."""
+    """Make a line of the books from the reasons against items: one reason for each rejected or failed item."""
     return StageCount(
         name=name,
         inputs=inputs,

@@ -19,9 +19,9 @@ from trailforge.pipelines.engine.files import sha256_of
 from trailforge.schemas import InvalidInput, from_dict, stored_name, to_dict, version_of
 
 SHARD_SIZE = 16
-"""Inputs per shard, unless a configuration says otherwise."""
+"""Number of inputs in a shard, unless a configuration says otherwise."""
 EMBEDDED = "embedded"
-"""In place of a URL: the packaged model, on a server that the run starts."""
+"""Value in place of a server's URL that means the packaged model, on a server that the run starts."""
 T = TypeVar("T")
 C = TypeVar("C", bound="RunConfig")
 G = TypeVar("G", bound="GraphRunConfig")
@@ -29,34 +29,36 @@ G = TypeVar("G", bound="GraphRunConfig")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """Which model, where, and what it costs."""
+    """The model that a run asks: its name, its server, and what it costs."""
 
     name: str = "Qwen/QwQ-32B"
-    """As the server knows it. Part of every ledger key, so the same model may move to another server."""
+    """The model's name, as the server knows it. It is part of every ledger key, so the same model may move to
+    another server."""
     url: str = "http://127.0.0.1:8000/v1"
     """Base URL of an OpenAI-compatible server, or `embedded`: start the packaged model on this machine. Several servers
     of the same model share the calls: a list, or URLs with commas between them."""
     dialect: Dialect = "openai"
-    """How the server wants grammars and schemas."""
+    """How the server wants grammars and schemas to be sent."""
     reasoning: Reasoning = "separate"
     """Where a reasoning model's thoughts are. `separate`: the server sends them beside the reply (vLLM with a reasoning
     parser). `inline`: in the reply, up to `</think>`; a thought that begins an agent's turn is then read as one that
     came beside it."""
     max_in_flight: int = 64
-    """Calls at a time; on one of Beam's distributed runners, per worker."""
+    """Number of calls at a time; on one of Beam's distributed runners, of each worker."""
     timeout_s: float = 900.0
     stall_s: float = 900.0
-    """Without any reply for so long while one is wanted, the run ends (and can go on later)."""
+    """Seconds without any reply while one is wanted, after which the run ends (it can go on later)."""
     backoff_s: float = 0.5
-    """Before the second try of a call that failed; doubles with each further one, up to half a minute."""
+    """Seconds before the second try of a call that failed; they double with each further try, up to half a minute."""
     extra_body: str = ""
-    """JSON object sent with every call, e.g. `{"chat_template_kwargs": {"enable_thinking": false}}`."""
+    """JSON object that is sent with every call, e.g. `{"chat_template_kwargs": {"enable_thinking": false}}`."""
     parameters: Parameters = field(default_factory=Parameters)
-    """How requests are written for servers that want another form: `{omit: [seed]}`, `{stream: true}`, …"""
+    """Changes to requests, for servers that want another form: `{omit: [seed]}`, `{stream: true}`, …"""
     prompt_price_per_million: float = 0.0
     completion_price_per_million: float = 0.0
     cached_price_per_million: float | None = None
-    """Of the prompt's tokens that the server says it had in its prefix cache; None: as others of the prompt."""
+    """Price of a million prompt tokens that the server says it had in its prefix cache; None: that of other prompt
+    tokens."""
 
     def __post_init__(self) -> None:
         check_server_url(self.url, "url")
@@ -68,7 +70,7 @@ class ModelConfig:
 
     @property
     def prices(self) -> Prices:
-        """For `Meter.usage`."""
+        """The model's prices, as `Meter.usage` takes them."""
         return Prices(
             prompt_per_million=self.prompt_price_per_million,
             completion_per_million=self.completion_price_per_million,
@@ -77,11 +79,12 @@ class ModelConfig:
 
     @property
     def urls(self) -> list[str]:
-        """One per server."""
+        """The URLs of the servers, one for each."""
         return split_urls(self.url)
 
     def client(self, caps: Caps, capped_at: Prices | None = None) -> ClientConfig:
-        """For `ModelClient`. `capped_at`: what a cap on cost counts tokens at; None: its own prices."""
+        """The settings of a `ModelClient` for this model. `capped_at`: the prices at which a cap on cost counts
+        tokens; None: the model's own."""
         return ClientConfig(
             base_url=self.url,
             model=self.name,
@@ -100,21 +103,24 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleConfig:
-    """How much is under way at a time."""
+    """The settings of how much of a run is under way at a time."""
 
     questions_in_flight: int = 256
-    """Per worker. A search asks for little more than one call at a time: four questions per slot keep a server busy."""
+    """Questions that a worker handles at a time. A search asks for little more than one call at a time: four
+    questions per slot keep a server busy."""
     tail_questions: int = 32
-    """So many questions are searched with `tail_parallel`: the shortest among the last `tail_window` of the input.
-    Long searches get the slots first, so these are what is left when the server would begin to idle. A run of fewer
-    than twice as many questions has no tail: a small run searches as a large one does."""
+    """Number of questions that are searched with `tail_parallel`: the shortest among the last `tail_window` of the
+    input. Long searches get the slots first, so these are what is left when the server would begin to idle. A run of
+    fewer than twice as many questions has no tail: a small run searches as a large one does."""
     tail_window: int = 256
     tail_parallel: int = 4
-    """Leaves selected at a time, by virtual loss, in the tail."""
+    """Number of leaves that a search of the tail selects at a time, by virtual loss."""
     worker_start_s: float = 900.0
-    """How long a cluster may take until workers begin; nothing may stand still for longer while no call is made."""
+    """Seconds that a cluster may take until its workers begin; nothing may stand still for longer while no call is
+    made."""
     worker_silence_s: float = 120.0
-    """A worker of a cluster that gives no sign of life for so long is lost: what it had not finished is run anew."""
+    """Seconds without a sign of life after which a worker of a cluster is taken for lost, and what it had not
+    finished is run anew."""
 
     def __post_init__(self) -> None:
         for name in ("worker_start_s", "worker_silence_s"):
@@ -123,48 +129,49 @@ class ScheduleConfig:
 
     @property
     def patience(self) -> Patience:
-        """How long a driver waits for workers."""
+        """How long a driver waits for workers, as `watching` takes it."""
         return Patience(start_s=self.worker_start_s, silence_s=self.worker_silence_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputConfig:
-    """How rows are cut and written."""
+    """The settings of how rows are cut into shards and written."""
 
     shard_size: int = SHARD_SIZE
-    """Questions per shard."""
+    """Number of questions in a shard."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardConfig:
-    """What the card says that the run cannot tell of itself. Licences as hubs name them (`apache-2.0`), or in words."""
+    """What the card says that a run cannot know of itself. Licences are given as hubs name them (`apache-2.0`), or
+    in words."""
 
     model_licence: str = ""
-    """Of the model, where it is not the embedded one; empty: not told, as those below."""
+    """Licence of the model, where it is not the embedded one; empty: not told, as in the fields below."""
     questions_licence: str = ""
     corpus_licence: str = ""
-    """Of the corpus that is searched."""
+    """Licence of the corpus that is searched."""
     graph_licence: str = ""
     languages: tuple[str, ...] = ("en",)
-    """ISO 639-1 codes of what rows are written in."""
+    """ISO 639-1 codes of the languages that the rows are written in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig(ABC):
-    """What the runs of all datasets have in common: everything about a run but its input and its folder."""
+    """The settings that runs of all data sets share: everything about a run but its input and its folder."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     caps: Caps = field(default_factory=Caps)
-    """Hard caps on all that the run ever pays."""
+    """Hard caps on all that the run ever pays, over all its starts."""
     ledger: str = ""
     """URL of a ledger that all workers share (`postgresql://user@host/database`); empty: a file in the run's folder."""
     seed: int = 0
     card: CardConfig = field(default_factory=CardConfig)
     redo: int = 0
-    """How often the run has asked for cut replies anew (`--redo truncated`)."""
+    """Number of times that cut replies of this run were asked for anew (`--redo truncated`)."""
     audited: str = ""
-    """Hash of what an audit found of its questions (`--audited`); empty: none was asked."""
+    """Hash of what an audit found of the questions (`--audited`); empty: no audit is used."""
     demand: str = ""
     """Hash of the quotas by which questions are taken or made (`--demand`); empty: there are none."""
 
@@ -175,11 +182,12 @@ class RunConfig(ABC):
 
     @property
     def client(self) -> ClientConfig:
-        """For `ModelClient`."""
+        """The settings of a `ModelClient` for this run: model, caps and prices."""
         return replace(self.model.client(self.caps), redo=self.redo)
 
     def deciding(self) -> dict[str, Any]:
-        """What decides the rows: all but where model and ledger are, how much runs and may be spent, and the card."""
+        """The settings that decide the rows: all but where model and ledger are, how much runs and may be spent, and
+        the card."""
         content = to_dict(self)
         del content["caps"]
         del content["card"]
@@ -208,73 +216,77 @@ class RunConfig(ABC):
     @property
     @abstractmethod
     def prompt_version(self) -> str:
-        """Hash of the prompts in use; empty: there are none."""
+        """Hash of the prompts in use; empty: the data set has none."""
 
     @property
     @abstractmethod
     def records(self) -> tuple[type, ...]:
-        """Records whose schema decides the rows."""
+        """The record classes whose schemas decide the rows."""
 
     @property
     def reply_limits(self) -> dict[str, int]:
-        """The most tokens of a reply, thoughts included, of each kind of call: by setting. Empty: no model is asked."""
+        """The most tokens of a reply, thoughts included, for each kind of call, by the name of its setting. Empty:
+        no model is asked."""
         return {}
 
     @property
     def longest_reply(self) -> int:
-        """The most tokens that a call may ask for."""
+        """The most tokens that any call may ask for."""
         return max(self.reply_limits.values(), default=0)
 
     @property
     def longest_call(self) -> int:
-        """Tokens of prompt and reply of the longest call, as far as they can be told before a run."""
+        """Tokens of prompt and reply of the longest call, as far as they can be known before a run."""
         return self.longest_reply
 
     @property
     def thought_settings(self) -> tuple[str, ...]:
-        """Settings whose 0 is wrong for a reasoning model: stop strings are then sent, which can end its thoughts."""
+        """Names of settings whose value 0 is wrong for a reasoning model: stop strings are then sent, which can end
+        its thoughts."""
         return ()
 
     @property
     def encoder_name(self) -> str | None:
-        """Of the sentence encoder; None when none is wanted."""
+        """Name of the sentence encoder; None when the run needs none."""
         return None
 
     @property
     def passage_prefix(self) -> str:
-        """What that encoder wants before a passage."""
+        """The text that the sentence encoder wants before a passage."""
         return ""
 
     @property
     def call_style(self) -> Literal["chat", "completion"]:
-        """How the model is asked."""
+        """How the model is asked: by chat messages or by plain text to complete."""
         return "chat"
 
     @property
     def hash(self) -> str:
-        """12 hex digits over `deciding`."""
+        """A hash of 12 hex digits over `deciding`."""
         text = json.dumps(self.deciding(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphRunConfig(RunConfig):
-    """What all runs over a knowledge graph have."""
+    """The settings that all runs over a knowledge graph share."""
 
     output: OutputConfig = field(default_factory=OutputConfig)
     kg: str = ""
-    """Folder of the store (`trailforge kg build`)."""
+    """Folder of the graph's store (`trailforge kg build`)."""
     kg_hash: str = ""
-    """SHA-256 of its manifest, which has the hashes of all its files: where it is does not decide the rows."""
+    """SHA-256 of the store's manifest, which has the hashes of all its files: where the store lies does not decide
+    the rows."""
 
     def deciding(self) -> dict[str, Any]:
-        """What decides the rows; of the graph its content and not its place."""
+        """The settings that decide the rows; for the graph, its content and not its place."""
         content = RunConfig.deciding(self)
         del content["kg"]
         return content
 
     def on_graph(self: G, kg: Path | None) -> G:
-        """With this graph instead of the preset's, every byte of it checked: workers open it without.
+        """The configuration with this graph instead of the preset's. Every byte of it is checked here, so that workers
+        open it without checking.
 
         Raises `InvalidInput` when there is none, and as `KgStore.open` and `KgStore.check_once`.
         """
@@ -288,7 +300,7 @@ class GraphRunConfig(RunConfig):
 
 
 def read_config(record: type[C], content: dict[str, Any], *, source: str) -> C:
-    """A configuration from a preset's sections. Raises `InvalidInput` naming the preset and the field.
+    """Make a configuration from a preset's sections. Raises `InvalidInput` naming the preset and the field.
 
     What is left out, at any depth, keeps the default of its class. The section `server` is no part of a run: where and
     how the model is served does not change a row.
@@ -299,12 +311,13 @@ def read_config(record: type[C], content: dict[str, Any], *, source: str) -> C:
 
 
 def preset_server(content: dict[str, Any], *, source: str) -> VllmConfig | None:
-    """The section `server`; None without one. Raises as `read_config`."""
+    """Read the section `server` of a preset; None without one. Raises as `read_config`."""
     return _read(VllmConfig, content["server"], source) if "server" in content else None
 
 
 def server_config(content: dict[str, Any], *, source: str, record: type[RunConfig]) -> tuple[VllmConfig, str]:
-    """A preset's model server, and the name that the preset's calls have for the model. Raises as `read_config`."""
+    """Read a preset's model server, and the name that the preset's calls have for the model. Raises as
+    `read_config`."""
     config, server = read_config(record, content, source=source), preset_server(content, source=source)
     if server is None:
         raise InvalidInput("the preset has no section 'server', so there is nothing to serve", file=source)

@@ -1,4 +1,4 @@
-"""Is everything there that a run needs? Each check looks at one thing, says what it found, and how to mend it.
+"""Check that everything a run needs is there. Each check looks at one thing, says what it found, and how to mend it.
 
 Nothing here prints, and no check needs another: one that is missing a package, or raises, is a fault of its own.
 """
@@ -46,7 +46,7 @@ _TINY_PROMPT = "Answer in one word.\n\nPassages:\n1. (Sky) The colour of the sky
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What a check found."""
+    """The result of one check."""
 
     check: str
     level: Literal["ok", "warning", "fault"]
@@ -56,22 +56,22 @@ class Finding:
 
 
 def ok(check: str, detail: str) -> Finding:
-    """All is well."""
+    """The finding that all is well."""
     return Finding(check=check, level="ok", detail=detail)
 
 
 def warning(check: str, detail: str, mend: str) -> Finding:
-    """A run will start, and may not do what is wanted."""
+    """The finding that a run will start, and may not do what is wanted."""
     return Finding(check=check, level="warning", detail=detail, mend=mend)
 
 
 def fault(check: str, detail: str, mend: str) -> Finding:
-    """A run will not start, or not end."""
+    """The finding that a run will not start, or not end."""
     return Finding(check=check, level="fault", detail=detail, mend=mend)
 
 
 def run_check(check: str, look: Callable[[], Finding]) -> Finding:
-    """Look; an error of ours, or a module that cannot be imported, is a fault."""
+    """Run a check; an error of ours, or a module that cannot be imported, becomes a fault."""
     try:
         return look()
     except TrailforgeError as error:
@@ -95,7 +95,7 @@ def _split_mend(message: str) -> tuple[str, str]:
 
 
 def extras(requires: Iterable[str] | None = None) -> Finding:
-    """Which extras of trailforge are installed with all that they declare, as its installed metadata lists them."""
+    """Check which extras of trailforge are installed with all packages that they declare in its installed metadata."""
     if requires is None:
         try:
             requires = importlib.metadata.requires("trailforge") or ()
@@ -125,7 +125,8 @@ def _is_installed(name: str) -> bool:
 
 
 def thoughts(config: RunConfig, server: VllmConfig | None) -> Iterator[Finding]:
-    """Whether parser, lengths and stop strings leave a reasoning model its thoughts. `server`: of the preset."""
+    """Check whether parser, lengths and stop strings leave a reasoning model its thoughts. `server`: that of the
+    preset."""
     from trailforge.inference import MEND
 
     model = config.model
@@ -148,7 +149,7 @@ def thoughts(config: RunConfig, server: VllmConfig | None) -> Iterator[Finding]:
 
 
 def window(config: RunConfig, server: VllmConfig | None) -> Finding:
-    """Whether the window of the preset's server holds the longest prompt and reply."""
+    """Check whether the context window of the preset's server holds the longest prompt and reply."""
     longest, held = config.longest_call, server.max_model_len if server is not None else None
     if held is None:
         return ok("window", f"the server's own; the longest call may take {longest:,} tokens")
@@ -159,7 +160,7 @@ def window(config: RunConfig, server: VllmConfig | None) -> Finding:
 
 
 def key(url: str) -> Finding:
-    """Whether a key is set, and whether one is likely to be wanted. It is never shown."""
+    """Check whether a key is set, and whether one is likely to be wanted. The key is never shown."""
     name, value = key_variable(), api_key()
     if name is None or value is None:
         if url == EMBEDDED or is_here(url):
@@ -171,7 +172,8 @@ def key(url: str) -> Finding:
 
 
 def model_server(config: ModelConfig) -> Finding:
-    """The server answers and lists the model. Raises `ProviderError` and its kinds when it does not answer."""
+    """Check that the server answers and lists the model. Raises `ProviderError` and its kinds when it does not
+    answer."""
     served = asyncio.run(list_models(config))
     if not served:
         return warning("model server", f"{config.url} answers and lists no models", "add --call: one tiny request")
@@ -183,7 +185,8 @@ def model_server(config: ModelConfig) -> Finding:
 
 
 def model_call(config: ModelConfig, *, style: Literal["chat", "completion"]) -> Finding:
-    """One tiny request is answered. It is in no ledger. Raises `ProviderError` and its kinds when it is not."""
+    """Check that one tiny request is answered; no ledger keeps it. Raises `ProviderError` and its kinds when it is
+    not."""
     from trailforge.inference import MEND, seems_thoughtful
 
     started = time.monotonic()
@@ -199,7 +202,7 @@ def model_call(config: ModelConfig, *, style: Literal["chat", "completion"]) -> 
 
 
 def disk(folder: Path) -> Finding:
-    """Room in the folder of the run, or where it will be made, and whether it can be written to."""
+    """Check for room on the disk, and leave to write, in the folder of the run or where it will be made."""
     from trailforge.pipelines.engine.files import output_errors
 
     place = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
@@ -219,7 +222,8 @@ def disk(folder: Path) -> Finding:
 
 
 def ledger(path: Path) -> Finding:
-    """The ledger opens, is of our format and sound. Raises `InvalidInput` or `OutputError` when it does not open."""
+    """Check that the ledger opens, is of our format and is sound. Raises `InvalidInput` or `OutputError` when it
+    does not open."""
     from trailforge.inference.ledgers import SqliteLedger
 
     if not path.is_file():
@@ -236,7 +240,7 @@ def ledger(path: Path) -> Finding:
 
 
 def shared_ledger(url: str) -> Finding:
-    """The ledger in PostgreSQL answers. Raises `OutputError` when it does not."""
+    """Check that the ledger in PostgreSQL answers. Raises `OutputError` when it does not."""
     from trailforge.inference.ledgers import check_ledger
 
     asyncio.run(check_ledger(url))
@@ -244,7 +248,7 @@ def shared_ledger(url: str) -> Finding:
 
 
 def schema_versions(folder: Path) -> Finding:
-    """The files of the runs in a folder, or of the run that it is, are of the versions that are read here."""
+    """Check that the files of a folder's runs, or of the run that it is, are of versions that this trailforge reads."""
     runs = run_folders(folder)
     wrong = [line for run in runs for line in other_versions(run)]
     if wrong:
@@ -258,7 +262,7 @@ def schema_versions(folder: Path) -> Finding:
 
 
 def run_folders(folder: Path) -> list[Path]:
-    """The folder itself if it holds a run, else those of the runs in it and in its folders."""
+    """List the runs of a folder: the folder itself if it holds a run, else those in it and in its folders."""
     from trailforge.pipelines.runs.intake import SETTINGS
 
     if (folder / SETTINGS).is_file():
@@ -267,9 +271,10 @@ def run_folders(folder: Path) -> list[Path]:
 
 
 def other_versions(run: Path) -> Iterator[str]:
-    """Files that this trailforge does not read, each with the version that it is of and the one that is read.
+    """Describe the files that this trailforge does not read, each with its version and the one that is read.
 
-    By the files' metadata alone. Raises `InvalidInput` and `OutputError` for a run whose settings it does not know.
+    Only the files' metadata is read. Raises `InvalidInput` and `OutputError` for a run whose settings it does not
+    know.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -314,7 +319,8 @@ def is_here(url: str) -> bool:
 
 
 async def list_models(config: ModelConfig) -> list[str]:
-    """What a server lists, within seconds. Raises `ProviderError` and its kinds when it does not answer."""
+    """List the models that a server offers, within seconds. Raises `ProviderError` and its kinds when it does not
+    answer."""
     from trailforge.inference import Caps, ModelClient
 
     async with aclosing(ModelClient(replace(config.client(Caps()), timeout_s=_CHECK_WITHIN_S))) as client:

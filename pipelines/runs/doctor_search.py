@@ -1,4 +1,4 @@
-"""Is everything there that a run searches with? Further checks of `pipelines.runs.doctor`."""
+"""Check that everything a run searches with is there, as `pipelines.runs.doctor` checks the rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENCODER_FILES = ("modules.json", "config.json")
 
 
 def encoder(name: str | None) -> Finding:
-    """The packages and weights of a sentence encoder. Raises `RetrievalError` for what is missing."""
+    """Check the packages and weights of a sentence encoder. Raises `RetrievalError` for what is missing."""
     from trailforge.retrieval.backends import MEND, check_encoder, is_cached, why_not_on_hub
 
     if name is None:
@@ -52,7 +52,8 @@ def _embeddings_server(name: str) -> Finding:
 
 
 def documents(config: RetrievalConfig) -> Finding:
-    """What is searched is there and of the preset's back end, encoder and prefixes, and a server answers.
+    """Check that what is searched is there and of the preset's back end, encoder and prefixes, and that a server
+    answers.
 
     Raises as `scope.with_hash`.
     """
@@ -73,7 +74,8 @@ def documents(config: RetrievalConfig) -> Finding:
 
 
 def graph(folder: Path | None) -> Finding:
-    """The knowledge graph opens, and every byte of it is as it was written. Raises as `KgStore.check_once`."""
+    """Check that the knowledge graph opens, and that every byte of it is as it was written. Raises as
+    `KgStore.check_once`."""
     from trailforge.retrieval.kg import KgStore, check_package
 
     check_package()
@@ -87,9 +89,9 @@ def graph(folder: Path | None) -> Finding:
 
 
 def search_key(news: Literal["gnews", "serper"] | None) -> Finding:
-    """Whether the keys of the web's search are there, where plans search the web. They are never shown.
+    """Check that the keys of web searches are set, where plans search the web. They are never shown.
 
-    `news`: where their News looks first; None where no plan searches the web.
+    `news`: the provider that searches for news ask first; None where no plan searches the web.
     """
     from trailforge.retrieval.web import GNEWS_KEY, SERPER_KEY
 

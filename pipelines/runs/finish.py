@@ -1,4 +1,4 @@
-"""The end of a run: the books are added up and checked, the card is written, and the manifest last."""
+"""End a run: add up and check the books, write the card, and write the manifest last."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def finish_run(
 
 
 def write_end(folder: Path, manifest: Manifest, dataset: DataSet, card: str) -> Manifest:
-    """Write the card, where there is one, and then the manifest, which knows it and its figures."""
+    """Write the card, where there is one, and then the manifest, which names the card and its figures."""
     if card:
         write_text(folder / CARD, card)
     known = {entry.path for entry in manifest.files}
@@ -71,9 +71,10 @@ def write_end(folder: Path, manifest: Manifest, dataset: DataSet, card: str) -> 
 
 
 def keep_changed(folder: Path, tell: Callable[[str], None]) -> None:
-    """Rename card and figures that are not as the manifest says: they may be somebody's work, and are written anew.
+    """Rename a card and figures that differ from the manifest, since people may have edited them; they are then written
+    anew.
 
-    A card goes aside also when the manifest cannot be read or knows none. `tell` is given a line for each.
+    A card is also renamed when the manifest cannot be read or names none. `tell` is given a line for each.
     """
     if not (folder / MANIFEST).exists():
         return
@@ -93,7 +94,7 @@ def keep_changed(folder: Path, tell: Callable[[str], None]) -> None:
 
 
 def manifest_of(folder: Path, settings: Settings, dataset: DataSet, *, seconds: float) -> Manifest:
-    """What the receipts add up to. Raises `CountMismatch` when there is none for some shard."""
+    """Add up the receipts to the manifest of a run. Raises `CountMismatch` when a shard has none."""
     receipts = stage_receipts(dataset, folder, settings)
     config = run_configuration(dataset, settings)
     stages = add_up([settings.books, *(receipt.stages for receipt in receipts)])
@@ -131,7 +132,7 @@ def manifest_of(folder: Path, settings: Settings, dataset: DataSet, *, seconds: 
 
 
 def finished_run(folder: Path) -> tuple[Manifest, Settings]:
-    """Manifest and settings of a finished run. Raises `InvalidInput` when the folder holds none."""
+    """Read manifest and settings of a finished run. Raises `InvalidInput` when the folder holds none."""
     if not folder.is_dir():
         raise InvalidInput("no such folder", file=folder)
     manifest, settings = read_manifest(folder), read_settings(folder)
@@ -157,9 +158,9 @@ def check_kept(manifest: Manifest, settings: Settings, folder: Path) -> None:
 
 
 def explain_nothing(manifest: Manifest, settings: Settings, folder: Path) -> str:
-    """Of a run that kept no row, what took most and what to try; empty for any other.
+    """Say what rejected most of a run that kept no row, and what to try; empty for a run that kept some.
 
-    A run that was not asked for rows, as one that ends after its bundles, has kept what it was asked for.
+    A run that was not asked for rows, such as one that ends after its bundles, has kept what it was asked for.
     """
     dataset = dataset_of(settings)
     wanted = {planned.name for planned in planned_stages(dataset, folder, settings)}

@@ -1,4 +1,5 @@
-"""The reader of a run's folder: one that is finished or running to look at, a finished one to read from end to end."""
+"""Read a run's folder: `OpenRun` looks at a finished or a running run, `FinishedRun` reads a finished one from end
+to end."""
 
 from __future__ import annotations
 
@@ -31,29 +32,29 @@ from trailforge.schemas import (
 Record = TypeVar("Record")
 
 RUN = "run.json"
-"""What a run was begun with."""
+"""Name of the file that says what a run was begun with."""
 MANIFEST = "manifest.json"
 RECORD = b"trailforge.record"
-"""In the metadata of a Parquet file: the name of its record in `schemas`."""
+"""Key in the metadata of a Parquet file for the name of its record in `schemas`."""
 
 
 @dataclass(kw_only=True)
 class OpenRun:
-    """A run. Its tables are opened when they are first asked for; what was read is not read again."""
+    """A run to look at, finished or running. Its tables are opened on first use; what was read is not read again."""
 
     folder: Path
     run_id: str
     dataset: str
     config: dict[str, Any]
-    """The run's settings, as in its preset."""
+    """The run's settings, in the form of a preset."""
     sources: tuple[str, ...]
-    """The files that a person gave."""
+    """Names of the input files, as a person gave them."""
     manifest: Manifest | None
-    """None while the run is not finished."""
+    """The run's manifest; None while the run is not finished."""
     books: tuple[StageCount, ...]
-    """Stage by stage; of a running one, of what is finished."""
+    """The books, stage by stage; for a running run, those of what is finished."""
     tables: tuple[str, ...]
-    """Names of those that have rows."""
+    """Names of the tables that have rows."""
     _open: dict[str, TableIndex] = field(default_factory=dict)
     _places: dict[tuple[str, str], int | None] = field(default_factory=dict)
     _read: dict[tuple[str, ...], Any] = field(default_factory=dict)
@@ -61,7 +62,7 @@ class OpenRun:
 
     @cached_property
     def rejections(self) -> Counter[tuple[str, str]]:
-        """Items put aside, by stage and reason."""
+        """Number of items that were rejected or failed, by stage and reason."""
         return Counter(
             {
                 (line.name, each.reason): each.count
@@ -72,25 +73,25 @@ class OpenRun:
         )
 
     def table(self, name: str) -> TableIndex:
-        """Raises `InvalidInput` when the run has no such table."""
+        """The index of a table. Raises `InvalidInput` when the run has no such table."""
         with self._lock:
             if name not in self._open:
                 self._open[name] = TableIndex(self.folder, name)
             return self._open[name]
 
     def size(self, name: str) -> int:
-        """Rows of a table; 0 when there is none."""
+        """Number of rows of a table; 0 when there is none."""
         return len(self.table(name)) if name in self.tables else 0
 
     def row(self, name: str, number: int) -> dict[str, Any]:
-        """As plain values."""
+        """A row of a table as plain values."""
         with self._lock:
             found = self.table(name).row(number)
             self._places[name, found[self.key_of(name)]] = number
             return found
 
     def places(self, name: str, uids: Set[str]) -> dict[str, int]:
-        """Numbers of rows by uid. The table is read only for those that nobody looked at."""
+        """Row numbers of some uids. The table is read only for uids that were not asked for before."""
         with self._lock:
             unknown = {uid for uid in uids if (name, uid) not in self._places}
             if unknown:
@@ -99,11 +100,11 @@ class OpenRun:
             return {uid: place for uid in sorted(uids) if (place := self._places[name, uid]) is not None}
 
     def record(self, name: str, number: int) -> Any:
-        """As the record of `schemas` that the table is made of."""
+        """A row of a table as the record of `schemas` that the table is made of."""
         return from_dict(self.record_type(name), self.row(name, number))
 
     def record_type(self, name: str) -> type:
-        """Raises `InvalidInput` for a table that no trailforge of this version wrote."""
+        """The record class of a table. Raises `InvalidInput` for a table that no trailforge of this version wrote."""
         record = (self.table(name).schema.metadata or {}).get(RECORD, b"").decode()
         if not hasattr(schemas, record):
             declared = load_dataset(self.dataset).records.get(name)
@@ -115,9 +116,9 @@ class OpenRun:
         return getattr(schemas, record)
 
     def count_rejected(self, name: str, column: str) -> Counter[str]:
-        """How many rejected rows are rows of a table but for that, by the value of a text column of it.
+        """Count the rejected rows that would be rows of a table, by the value of one of its text columns.
 
-        Rejected rows of other tables are none, nor are rows that the table has and a later stage could not use.
+        Rejected rows of other tables do not count, nor do rows that the table has and a later stage could not use.
         """
 
         def read() -> Counter[str]:
@@ -129,7 +130,7 @@ class OpenRun:
         return self.once(("count_rejected", name, column), read)
 
     def once(self, key: tuple[str, ...], read: Callable[[], Any]) -> Any:
-        """What `read` gives, read at the first call for a key alone. Nobody waits for what another reads."""
+        """The result of `read`, kept under a key after the first call. Other calls do not wait while it runs."""
         with self._lock:
             if key in self._read:
                 return self._read[key]
@@ -138,24 +139,26 @@ class OpenRun:
             return self._read.setdefault(key, value)
 
     def keep(self, key: tuple[str, ...], value: Any) -> None:
-        """What `once` gives for a key from now on."""
+        """Set what `once` returns for a key from now on."""
         with self._lock:
             self._read[key] = value
 
     def key_of(self, name: str) -> str:
-        """Column that names a row: `uid`, else `id`, `document_id` or `question_id`; each table has one of them."""
+        """The column that names a row of a table: `uid`, else `id`, `document_id` or `question_id`; each table has
+        one of them."""
         names = self.table(name).schema.names
         return next(column for column in ("uid", "id", "document_id", "question_id") if column in names)
 
     def find(self, name: str, value: str, column: str = "") -> int | None:
-        """Number of the first row with a value, by default of `key_of`; None when there is none, or no such table."""
+        """Number of the first row with a value in a column, by default that of `key_of`; None when there is no such
+        row or table."""
         if name not in self.tables:
             return None
         return self.table(name).find(value, column or self.key_of(name))
 
 
 def open_run(folder: Path) -> OpenRun:
-    """The run of a folder as it is now; without books while it is not finished.
+    """Open the run of a folder as it is now; it has no books while it is not finished.
 
     Raises `InvalidInput` when the folder holds none.
     """
@@ -184,13 +187,13 @@ def open_run(folder: Path) -> OpenRun:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest of a finished run; None when the run is not finished."""
+    """Read the manifest of a finished run; None when the run is not finished."""
     return read_finished(folder).manifest if (folder / MANIFEST).is_file() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun:
-    """A run whose manifest is there, and its tables as records, from the first row to the last."""
+    """A run with a manifest, whose tables can be read as records from the first row to the last."""
 
     folder: Path
     manifest: Manifest
@@ -198,19 +201,19 @@ class FinishedRun:
 
     @property
     def dataset(self) -> str:
-        """Which data set it makes."""
+        """Name of the data set that the run makes."""
         return self.manifest.dataset
 
     def files(self, table: str) -> list[FileEntry]:
-        """Files of a table, by name."""
+        """The files of a table, by name."""
         return [entry for entry in self.manifest.files if entry.path.startswith(f"{table}/")]
 
     def row_count(self, table: str) -> int:
-        """Rows of a table, as the manifest says."""
+        """Number of rows of a table, as the manifest says."""
         return sum(entry.rows for entry in self.files(table))
 
     def batches(self, table: str, record: type[Record]) -> Iterator[list[Record]]:
-        """A table, row group by row group; in the order of its files' names.
+        """Read a table as lists of records, one row group after the other, in the order of its files' names.
 
         Raises `InvalidInput` for a file that is missing, unreadable or of another schema, `CountMismatch` for one that
         is not what the manifest says.
@@ -220,13 +223,13 @@ class FinishedRun:
             yield from iter_parquet(self.folder / entry.path, record)
 
     def rows(self, table: str, record: type[Record]) -> Iterator[Record]:
-        """The rows of `batches`."""
+        """Read the rows that `batches` gives, one by one."""
         for batch in self.batches(table, record):
             yield from batch
 
 
 def read_finished(folder: Path) -> FinishedRun:
-    """The finished run of a folder. Raises `InvalidInput` when there is none, or it is not finished."""
+    """Open the finished run of a folder. Raises `InvalidInput` when there is none, or it is not finished."""
     path = folder / MANIFEST
     if not folder.is_dir():
         raise InvalidInput("no such folder", file=folder)
@@ -246,7 +249,8 @@ def read_finished(folder: Path) -> FinishedRun:
 
 
 def no_run(folder: Path) -> InvalidInput:
-    """What to say of a folder without `run.json`; of a training set, whose manifest has a run's name, who reads it."""
+    """The error for a folder without `run.json`; for a training set, whose manifest has a run's name, it says what
+    reads it."""
     with contextlib.suppress(OSError, ValueError):
         if _is_of_training_set(parse_json((folder / MANIFEST).read_bytes())):
             problem = "a training set, and no run; `trailforge train`, `export` and `evaluate` read it"
@@ -271,7 +275,7 @@ def check_hash(path: Path, entry: FileEntry) -> None:
 
 
 def stamp_of(folder: Path) -> tuple[tuple[str, int], ...]:
-    """What changes whenever a run's folder gets new files: the times of its folders and its manifest."""
+    """A value that changes whenever a run's folder gets new files: the times of its folders and its manifest."""
     paths = [folder / MANIFEST, folder / RUN, *(each for each in folder.glob("*") if each.is_dir())]
     ours = (each for each in paths if each.name not in {"ledger", "curation", "progress"} and each.exists())
     return tuple(sorted((each.name, each.stat().st_mtime_ns) for each in ours))

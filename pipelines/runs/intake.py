@@ -1,4 +1,4 @@
-"""Input files to shards of typed items in the run's folder, before any money is spent."""
+"""Cut input files into shards of typed items in the run's folder, before any money is spent."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _OF_INPUTS = r"part-\d{5,}-[0-9a-f]{12}\.parquet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a run is about, written before its first call: `run.json`."""
+    """What a run is made from and how, written to `run.json` before its first call."""
 
     dataset: str
     run_id: str
@@ -67,49 +67,50 @@ class Settings:
     config: str
     """The whole configuration as JSON."""
     sources: tuple[FileEntry, ...]
-    """The input files, then the logs of what people had decided; `rows`: how many of their rows were read."""
+    """The input files, then the logs of people's decisions; `rows`: how many of their rows were read."""
     limit: int | None
     shards: tuple[Shard, ...]
     files: tuple[FileEntry, ...]
-    """Parquet files of the intake: items by shard, and invalid rows."""
+    """Parquet files that the intake wrote: items by shard, and invalid rows."""
     books: tuple[StageCount, ...]
     refusals: str = ""
-    """Hash of what people had decided before that nothing is made of; empty when that is nothing."""
+    """Hash of the earlier decisions of people by which inputs are left out; empty when there are none."""
     tries: tuple[Count, ...] = ()
-    """Tries of an intake that samples its items which gave none, by reason."""
+    """Number of tries that gave no item, by reason, where an intake samples its items."""
     begun_as: str = ""
-    """Hash of the configuration of the run that this one goes on with, by which its shards are named; empty for one
-    that was not made in two halves."""
+    """Configuration hash of the run that this one goes on with, by which its shards are named; empty for a run that
+    was not made in two halves."""
 
     @property
     def items(self) -> int:
-        """Valid items."""
+        """Number of valid items."""
         return sum(shard.rows for shard in self.shards)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInputs:
-    """What a person gives a run to be made of."""
+    """What a person gives to a run: files, limits, options and exclusions."""
 
     dataset: str
     files: tuple[Path, ...] = ()
     limit: int | None = None
-    """The first so many valid items."""
+    """Number of valid items to take, the first ones; None: all."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """What this data set alone takes, by name, where it is given."""
+    """Values of the options that this data set alone takes, by name, where they were given."""
     refused: Refusals = NONE
-    """What people do not want."""
+    """The sources that people rejected, which are left out."""
     audited: Audited = NOT_AUDITED
-    """What cannot be answered."""
+    """What an audit found of the questions: those that cannot be answered are left out."""
     demand: Demand = NOT_DEMANDED
-    """Quotas by which questions are taken, or made."""
+    """Quotas by which questions are taken or made."""
     begun_as: str = ""
-    """As of `Settings`."""
+    """Configuration hash of the run that this one goes on with, as `Settings.begun_as`."""
     shown: Callable[[Iterable[Any], str, int], Iterable[Any]] = lambda items, what, total: items
-    """What items pass through that take a while to make, so that they can be counted."""
+    """Wraps items that take a while to make, so that they are counted on the terminal: `(items, what they are, how
+    many)`."""
 
     def left_out(self, item: Any) -> RejectedRow | None:
-        """The row for `rejected/` of an item that nothing is made of; None for all others."""
+        """The row for `rejected/` that stands for an item that is left out; None for any other."""
         return self.refused.row_of(item) or self.audited.row_of(item)
 
 
@@ -122,7 +123,7 @@ def take_in_questions(
     needs_paragraphs: bool = False,
     needs_decomposition: bool = False,
 ) -> Settings:
-    """Read, check and cut the questions of a file, but for those that people refuse, which are put aside.
+    """Read, check and cut the questions of a file into shards; those that people refused are put aside.
 
     The same file, limit and configuration give the same shards. They are set aside until `write_settings` puts them in
     their place, so that a run that is already in the folder stays as it is. `needs_paragraphs`, `needs_decomposition`:
@@ -137,7 +138,7 @@ def take_in_questions(
 
 
 def take_in_documents(inputs: RunInputs, folder: Path, config: RunConfig, *, shard_size: int = SHARD_SIZE) -> Settings:
-    """The documents of all files, as `take_in_questions` does it.
+    """Read, check and cut the documents of all files into shards, as `take_in_questions` does with questions.
 
     Options of the run, `column_map`, `source`, `kind` and `labels`, are those of `read_documents`.
     """
@@ -161,10 +162,10 @@ def take_in_rows(
     nouns: str,
     shard_size: int = SHARD_SIZE,
 ) -> Settings:
-    """Rows of any record, all of them, as `take_in_questions` does it.
+    """Cut rows of any record into shards, all of them, as `take_in_questions` does with questions.
 
-    `source`: the file that stands for what they were made of. `nouns`: what they are called. Raises `InvalidInput` when
-    there are none.
+    `source`: the file that stands for the input of the rows. `nouns`: what the rows are called. Raises
+    `InvalidInput` when there are none.
     """
     return _Intake(inputs, (source,), folder, record, nouns, config).take_in([rows], shard_size, None)
 
@@ -186,7 +187,7 @@ def write_settings(folder: Path, settings: Settings) -> None:
 
 
 def discard_staged(folder: Path) -> None:
-    """Forget an intake that was not put in its place."""
+    """Remove the files of an intake that were not put in their place."""
     staged = folder / STAGED
     if staged.is_symlink():
         return
@@ -198,7 +199,7 @@ def discard_staged(folder: Path) -> None:
 
 
 def taken_in(root: Path) -> list[Path]:
-    """Files of intakes in a folder, with those that a kill left half-written."""
+    """List the files of intakes in a folder, with those that a kill left half-written."""
     aside = root / INVALID_ROWS
     return [
         path
@@ -209,7 +210,8 @@ def taken_in(root: Path) -> list[Path]:
 
 
 def read_settings(folder: Path) -> Settings | None:
-    """The settings of the run in this folder; None when there is none. Raises `OutputError` for what is none."""
+    """Read the settings of the run in a folder; None when it holds none. Raises `OutputError` for a file that holds
+    no settings."""
     path = folder / SETTINGS
     if not path.is_file():
         return None
@@ -222,7 +224,7 @@ def read_settings(folder: Path) -> Settings | None:
 
 
 def config_of(settings: Settings) -> dict[str, Any]:
-    """The configuration of a run as plain values. Raises `OutputError` when it is none."""
+    """The configuration of a run as plain values. Raises `OutputError` when it cannot be read."""
     try:
         content = parse_json(settings.config)
     except ValueError as error:
@@ -236,7 +238,8 @@ def config_of(settings: Settings) -> dict[str, Any]:
 
 
 def run_configuration(dataset: DataSet, settings: Settings) -> Any:
-    """That a run was made with, of the class `DataSet.config`. Raises `OutputError` as `config_of`."""
+    """The configuration that a run was made with, as the class `DataSet.config`. Raises `OutputError` as
+    `config_of`."""
     return read_config(resolve(dataset.config), config_of(settings), source="run.json")
 
 

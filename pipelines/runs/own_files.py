@@ -1,4 +1,4 @@
-"""What in a run's folder the run itself wrote, by exact names: nothing else there is ever removed.
+"""Know by exact names which files in a run's folder the run itself wrote: nothing else there is ever removed.
 
 People put notes, exports and training sets beside the tables; these are none of ours, nor is what a link points to.
 Shards of which a file is missing or damaged count as not finished: they are made again, mostly from the ledger.
@@ -39,7 +39,7 @@ from trailforge.schemas import (
 )
 
 KEPT = frozenset({"ledger", "curation"})
-"""Folders of what was paid for, in money or in people's time."""
+"""Folders that are never removed, since they cost money or people's time."""
 _READERS = 8
 """Files that are hashed at a time."""
 
@@ -52,7 +52,7 @@ class OwnFiles:
     dataset: DataSet
 
     def refuse_strangers(self) -> None:
-        """Raise `OutputError` for a folder that holds things and no run, or whose tables are links to elsewhere."""
+        """Refuse a folder that holds files and no run, or whose tables are links to elsewhere. Raises `OutputError`."""
         with output_errors(self.folder):
             if not self.folder.is_dir():
                 return
@@ -69,7 +69,8 @@ class OwnFiles:
                 raise OutputError(f"{self.folder} {what}")
 
     def files(self) -> Iterator[Path]:
-        """The files of a run that are there, with those that a kill left half-written; not its ledger, nor its lock."""
+        """The run's files that are there, with those that a kill left half-written, but without its ledger and its
+        lock."""
         for inner, names in _names(self.dataset).items():
             if not _is_linked(self.folder, inner):
                 for path in plain_files(self.folder / inner):
@@ -77,21 +78,22 @@ class OwnFiles:
                         yield path
 
     def has_nothing(self) -> bool:
-        """Whether a run in the folder came to nothing: no receipt, no row, no figures, no call that was paid for."""
+        """Whether a run in the folder came to nothing: it has no receipt, no row, no figures, and no call that was
+        paid for."""
         made = self.files()
         names = {path.relative_to(self.folder).as_posix() for path in made if path.parent.name != INPUTS}
         is_begun = any(not (name in (SETTINGS, INVALID_ROWS) or name.startswith((STAGED, LOCK))) for name in names)
         return not is_begun and not any((self.folder / kept).exists() for kept in KEPT)
 
     def remove_leftovers(self) -> None:
-        """Remove what a killed process left half-written. Only under the folder's lock."""
+        """Remove what a killed process left half-written. The caller holds the folder's lock."""
         with output_errors(self.folder):
             for path in self.files():
                 if unfinished_name(path.name) is not None:
                     path.unlink(missing_ok=True)
 
     def drop_rows(self, tell: Callable[[str], None]) -> None:
-        """Remove what a run made: receipts, rows, card and figures. What people changed is kept, and told
+        """Remove what a run made: receipts, rows, card and figures. Files that people changed are kept, and reported
         (`keep_changed`).
 
         Its inputs and `run.json` stay until `write_settings` puts others in their place: so a kill in between leaves a
@@ -110,10 +112,11 @@ class OwnFiles:
                         (self.folder / emptied).rmdir()
 
     def drop_damaged(self, settings: Settings, tell: Callable[[str], None]) -> bool:
-        """Take away the receipts of damaged shards, and the manifest that counts on them; whether there was any damage.
+        """Remove the receipts of damaged shards, and the manifest that counts on them; return whether there was any
+        damage.
 
         Each file is read once. `tell` is given a line for each that is damaged. Damaged inputs are told of, and stay:
-        the intake puts good ones in their place. So does a card that was changed, which may be somebody's work, while
+        the intake puts good ones in their place. So does a card that was changed, which may be a person's work, while
         nothing else is damaged; else it is kept aside (`keep_changed`). Receipts of later stages that do not say what
         they were made of go with those before them, since what is made again may differ.
         """
@@ -153,9 +156,9 @@ class OwnFiles:
         return is_damaged
 
     def drop_refused(self, settings: Settings, tell: Callable[[str], None]) -> bool:
-        """Take away the shards in which a server refused a prompt, and the manifest; whether there were any.
+        """Remove the shards in which a server refused a prompt, and the manifest; return whether there were any.
 
-        All other replies of theirs are in the ledger: only what was refused is asked for again.
+        All other replies of these shards are in the ledger: only what was refused is asked for again.
         """
         receipts = stage_receipts(self.dataset, self.folder, settings)
         counts = [_count_refused(self.folder, receipt) for receipt in receipts]
@@ -170,8 +173,8 @@ class OwnFiles:
         return bool(hit)
 
     def remove_orphans(self, settings: Settings) -> None:
-        """Remove rows and receipts of shards that the run no longer has, once all that it has are finished, and what
-        workers that were lost left half-written."""
+        """Remove rows and receipts of shards that the run no longer has, once all its present shards are finished,
+        and what lost workers left half-written."""
         self.remove_leftovers()
         receipts = stage_receipts(self.dataset, self.folder, settings)
         known = {self.folder / RECEIPTS / f"{receipt.shard}.json" for receipt in receipts}

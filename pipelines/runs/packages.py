@@ -1,4 +1,4 @@
-"""Which packages of extras a run imports, so that one that is missing is named before any input is read."""
+"""Find the packages of extras that a run imports, so that a missing one is named before any input is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ _EVERY_RUN = ("apache_beam", "matplotlib", "openai")
 
 
 def needed_packages(dataset: DataSet, config: RunConfig, inputs: RunInputs) -> tuple[str, ...]:
-    """Modules of extras that a run imports sooner or later. `config`: the preset's, before `DataSet.configure`.
+    """List the modules of extras that a run imports sooner or later. `config`: the preset's, before
+    `DataSet.configure`.
 
     Raises as `DataSet.packages`, and where what is given decides which stages run as `DataSet.configure`.
     """

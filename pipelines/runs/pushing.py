@@ -1,4 +1,5 @@
-"""A finished run to a data set repository of the Hugging Face Hub: verified, one commit, nothing but the data set.
+"""Send a finished run to a data set repository of the Hugging Face Hub: verified, in one commit, nothing but the data
+set.
 
 What goes: the files of the manifest, the card with its figures, and `manifest.json`, `run.json` and the receipts, by
 which a copy can be verified. What stays: ledger, progress, curators' logs. Files of an earlier run, which the
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
 TOKEN = "HF_TOKEN"
 XET = "HF_HUB_DISABLE_XET"
-"""Says whether large files go by the Hub's own storage. Where it is not set, they do to the public Hub alone."""
+"""Environment variable that says whether large files go by the Hub's own storage. Where it is not set, they do to
+the public Hub alone."""
 _TOKENS = "https://huggingface.co/settings/tokens"
 _TYPE = "dataset"
 _MAIN = "main"
@@ -46,31 +48,32 @@ _IN_ADDRESS = re.compile(r"://[^/\s:@\"]*:[^/\s@\"]+@")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalFile:
-    """A file of the data set."""
+    """A file of the data set on this machine."""
 
     name: str
-    """In the run's folder and in the repository."""
+    """Path of the file, the same in the run's folder and in the repository."""
     path: Path
     sha256: str
     size: int
-    """In bytes."""
+    """Size in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushed:
-    """What a push came to."""
+    """The result of a push."""
 
     url: str
-    """Of the commit; of the data set where there was nothing to commit."""
+    """URL of the commit, or of the data set where there was nothing to commit."""
     sent: int
     removed: int
 
 
 def checked_files(folder: Path, repo: str) -> list[LocalFile]:
-    """The files of a finished run that make up the data set, found to be as the manifest says; no secret in its texts.
+    """List the files of a finished run that make up the data set, after checking them against the manifest and for
+    secrets.
 
-    Raises `CountMismatch` when they are not, `InvalidInput` for what is no finished run, for a secret, and when `repo`
-    is no name of a repository.
+    Raises `CountMismatch` when a file is not as the manifest says, and `InvalidInput` for a folder that holds no
+    finished run, for a secret in a text, and when `repo` is no name of a repository.
     """
     _check_name(repo)
     manifest = read_manifest(folder)
@@ -96,7 +99,7 @@ def checked_files(folder: Path, repo: str) -> list[LocalFile]:
 
 
 def list_push(folder: Path, repo: str) -> list[str]:
-    """Say what a push would send: a line for each folder, for each file that is in none, and for all of them.
+    """Describe what a push would send: a line for each folder, for each file that is in none, and for all of them.
 
     Raises as `checked_files`.
     """
@@ -112,9 +115,10 @@ def list_push(folder: Path, repo: str) -> list[str]:
 def push(
     folder: Path, repo: str, *, private: bool = False, revision: str | None = None, tell: Callable[[str], None]
 ) -> Pushed:
-    """Bring a repository `OWNER/NAME` up to a finished run by one commit; both are made where they are not there.
+    """Bring a repository `OWNER/NAME` up to a finished run by one commit; repository and branch are made where they are
+    missing.
 
-    `revision`: a branch, made where it is not there. `tell`: gets lines on how far it is. Raises as `checked_files`,
+    `revision`: name of the branch. `tell`: gets lines on how far the push is. Raises as `checked_files`,
     `InvalidInput` without a token or when the Hub is switched off, `HubError` when it refuses or cannot be reached.
     """
     api = _api()
@@ -135,7 +139,7 @@ def push(
 
 
 def megabytes(files: Sequence[LocalFile]) -> str:
-    """Their size for people."""
+    """The size of some files, in words for people."""
     return f"{sum(file.size for file in files) / 1e6:.1f} MB"
 
 

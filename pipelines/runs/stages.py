@@ -1,4 +1,4 @@
-"""The stages of a run, with the shards that are known so far: those of a later one follow from receipts."""
+"""List the stages of a run with the shards that are known so far: those of a later stage follow from receipts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trailforge.pipelines.runs.intake import Settings, run_configuration
 from trailforge.schemas import CountMismatch, InvalidInput
 
 CURATION = "curation"
-"""The shard of what people decided, in a curated data set."""
+"""Name of the one shard of a curated data set, which holds what people decided."""
 
 
 def _run_nothing(run: StageRun) -> None:
@@ -26,27 +26,27 @@ _CURATE = Stage(name=CURATE, unit="rows", run=_run_nothing, asks_model=False)
 
 @dataclass(frozen=True, slots=True)
 class PlannedStage:
-    """A stage of a run."""
+    """A stage of a run, with its shards."""
 
     stage: Stage
     shards: tuple[Shard, ...] | None
-    """None: an earlier stage has to make them first."""
+    """Shards of the stage; None: an earlier stage has to make them first."""
     before: tuple[Shard, ...] = ()
-    """Of the stage before it, as far as they are known."""
+    """Shards of the stage before it, as far as they are known."""
 
     @property
     def name(self) -> str:
-        """Of the stage."""
+        """Name of the stage."""
         return self.stage.name
 
     @property
     def unit(self) -> str:
-        """What its items are called."""
+        """What the stage's items are called."""
         return self.stage.unit
 
 
 def planned_stages(dataset: DataSet, folder: Path, settings: Settings) -> list[PlannedStage]:
-    """In the order in which they run. Raises as `finished_receipt`."""
+    """The stages of a run, in the order in which they run. Raises as `finished_receipt`."""
     planned: list[PlannedStage] = []
     is_choosy = any(stage.is_wanted is not None for stage in dataset.stages)
     config = run_configuration(dataset, settings) if is_choosy else None
@@ -66,7 +66,7 @@ def planned_stages(dataset: DataSet, folder: Path, settings: Settings) -> list[P
 
 
 def stage_receipts(dataset: DataSet, folder: Path, settings: Settings) -> list[Receipt]:
-    """Of all stages. Raises `CountMismatch` when one is missing."""
+    """The receipts of all stages of a run. Raises `CountMismatch` when one is missing."""
     found: list[Receipt] = []
     for stage in planned_stages(dataset, folder, settings):
         if stage.shards is None:
@@ -89,13 +89,14 @@ def following(
     shards: tuple[Shard, ...] | None,
     follow: Callable[[tuple[Shard, ...], list[Receipt]], tuple[Shard, ...]],
 ) -> tuple[Shard, ...] | None:
-    """What follows from the receipts of these shards; None while one is missing."""
+    """The next stage's shards, which `follow` makes from these shards and their receipts; None while a receipt is
+    missing."""
     receipts = [finished_receipt(folder, shard) for shard in shards or ()]
     finished = [receipt for receipt in receipts if receipt is not None]
     return None if shards is None or len(finished) < len(receipts) else follow(shards, finished)
 
 
 def digest_of(receipts: Iterable[Receipt]) -> str:
-    """Of all files that these shards made, and of what they made them of: see `Shard.made_of`."""
+    """A digest of all files that these receipts list, and of what those were made of: see `Shard.made_of`."""
     made = sorted(f"{r.made_of} {entry.path} {entry.sha256}" for r in receipts for entry in r.files)
     return hashlib.sha256("\n".join(made).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""How a run stands, read from its folder. A run in progress is not disturbed."""
+"""Read from a run's folder how far the run is. A run in progress is not disturbed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ from trailforge.schemas import (
 )
 
 State = Literal["empty", "reading", "running", "stopped", "finished"]
-"""`reading`: a process takes the questions in. `stopped`: begun, not finished, and no process holds the folder."""
+"""The state of a run. `reading`: a process takes the questions in. `stopped`: the run was begun and is not finished,
+and no process holds the folder."""
 
 _BEFORE_A_RUN = {".lock", ".intake", "ledger"}
 _LOGS = (Path(DECISIONS_LOG).name, Path(PATTERNS_LOG).name)
@@ -47,13 +48,13 @@ EVERY_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """What the process that holds the folder has done since it began."""
+    """The work and the pace of the process that holds the folder, since it began."""
 
     seconds: float
     items: int
     items_per_minute: float
     seconds_left: float | None
-    """Of this stage; None before its first item."""
+    """Seconds until this stage ends at the present pace; None before its first item."""
     in_flight: int
     paid_calls: int
     ledger_hits: int
@@ -63,51 +64,54 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """How a run stands. Before there is a run, all figures are 0."""
+    """The status of a run: how far it is, and what it has made and spent. Before there is a run, all figures are 0."""
 
     folder: str
     state: State
     next: str
-    """What to do now."""
+    """What a person should do now."""
     is_held: bool
     """Whether a process holds the folder."""
     run_id: str | None = None
     dataset: str | None = None
     sources: tuple[str, ...] = ()
-    """The input files."""
+    """Names of the input files."""
     stage: str = ""
-    """The first that is not finished, or the last; the figures of shards and items are its own."""
+    """Name of the first stage that is not finished, or of the last; the figures of shards and items are those of
+    this stage."""
     unit: str = "items"
-    """What its items are called."""
+    """What the stage's items are called."""
     shards: int = 0
     shards_done: int = 0
     items: int = 0
     items_done: int = 0
-    """Of finished shards; while it runs, all that this process did too."""
+    """Number of items of finished shards; while the run goes on, with all that this process did."""
     rows: dict[str, int] = field(default_factory=dict)
-    """By kind, of finished shards and of what this process did. Of candidates those that were selected."""
+    """Number of rows by kind, of finished shards and of what this process did. Of candidates only those that were
+    selected count."""
     candidates: int = 0
-    """That single filters accepted, and of which some will be selected; 0 once that is done."""
+    """Number of rows that single filters accepted and from which some will be selected; 0 once that is done."""
     put_aside: dict[str, int] = field(default_factory=dict)
     """Rejected and failed items of finished shards and of the intake, by `stage/reason`."""
     refused: int = 0
-    """Of these, what was not made because a server refused a prompt: `--redo refused` asks for it again."""
+    """Number of these items that were not made because a server refused a prompt: `--redo refused` asks for them
+    again."""
     calls: int = 0
-    """Behind the rows of finished shards, as the tokens and the cost are."""
+    """Number of calls behind the rows of finished shards; tokens and cost are theirs."""
     calls_by_purpose: dict[str, int] = field(default_factory=dict)
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float = 0.0
     calls_kept: int | None = 0
-    """In the ledger; None when it cannot be read."""
+    """Number of replies in the ledger; None when it cannot be read."""
     errors: tuple[str, ...] = ()
-    """That ended workers of the last try."""
+    """The errors that ended workers of the last try."""
     pace: Pace | None = None
-    """None when it does not run."""
+    """The pace of the process that holds the folder; None when none does."""
 
 
 def read_status(folder: Path) -> RunStatus:
-    """How the run in this folder stands. Raises `InvalidInput` when there is no such folder, or it holds no run."""
+    """Read how far the run in a folder is. Raises `InvalidInput` when there is no such folder, or it holds no run."""
     if not folder.is_dir():
         raise InvalidInput("no such run folder", file=folder)
     held, settings = is_held(folder), read_settings(folder)
@@ -122,7 +126,7 @@ def read_status(folder: Path) -> RunStatus:
 
 
 def follow(folder: Path, *, every_s: float = EVERY_S) -> Iterator[RunStatus]:
-    """How it stands, again and again, until no process holds the folder."""
+    """Read a run's status again and again, until no process holds its folder."""
     while True:
         status = read_status(folder)
         yield status
@@ -132,13 +136,13 @@ def follow(folder: Path, *, every_s: float = EVERY_S) -> Iterator[RunStatus]:
 
 
 def books_so_far(folder: Path, settings: Settings) -> tuple[StageCount, ...]:
-    """The books of what is finished of a run."""
+    """The books of the finished part of a run."""
     stages = planned_stages(dataset_of(settings), folder, settings)
     return _added_up(settings, _receipts_so_far(folder, stages).values())
 
 
 def describe_status(status: RunStatus) -> list[str]:
-    """The status in lines."""
+    """Describe a status in lines for people."""
     lines = [f"{status.folder}: {status.state}"]
     if status.run_id:
         lines[0] += f", {status.run_id} of {', '.join(status.sources)}"

@@ -26,23 +26,23 @@ from trailforge.pipelines.search.evaluate import as_mask, bind_search
 from trailforge.schemas import InvalidInput, parse_json
 
 pc: Any = pyarrow.compute
-"""Its functions are made at import, so type checkers know none of them."""
+"""The functions of `pyarrow.compute`, which are made at import, so that type checkers know none of them."""
 _GROUPS_KEPT = 4
 """Row groups in memory for `row`: going back and forth reads each once."""
 FILTERS = "filters"
-"""Column of what each filter measured; in `rejected/` it is part of `payload`."""
+"""Name of the column with what each filter measured; in `rejected/` it is part of `payload`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a search came to."""
+    """The result of a search."""
 
     rows: tuple[int, ...]
-    """Numbers of the rows, ascending."""
+    """Numbers of the rows that were found, ascending."""
     searched: int
-    """The rows below this number have been searched; go on from here."""
+    """Number of the first row that has not been searched yet, from which a further search goes on."""
     is_complete: bool
-    """The table was searched to its end."""
+    """Whether the table was searched to its end."""
 
 
 P = ParamSpec("P")
@@ -94,7 +94,7 @@ class TableIndex:
 
     @_kept
     def find(self, uid: str, column: str = "uid") -> int | None:
-        """Number of the first row of a uid (of an `id` in `inputs/`); None when there is none."""
+        """Number of the first row with a uid (an `id` in `inputs/`); None when there is none."""
         for first, batch in self._batches([column]):
             place = pc.index(batch.column(0), uid).as_py()
             if place >= 0:
@@ -102,7 +102,7 @@ class TableIndex:
         return None
 
     def find_all(self, uids: Set[str], column: str = "uid") -> dict[str, int]:
-        """Numbers of the first rows of several uids, in one reading; those that are not there are left out."""
+        """Numbers of the first rows with these uids, in one reading; uids that are not there are left out."""
         found: dict[str, int] = {}
         wanted = pa.array(sorted(uids), pa.string())
         for first, batch in self._batches([column]):
@@ -114,7 +114,8 @@ class TableIndex:
 
     @_kept
     def numbers(self) -> list[str]:
-        """What `values` can give: numbers in columns and their parts, and what filters of the first rows measured."""
+        """The paths that `values` takes: numbers in columns and their parts, and what filters of the first rows
+        measured."""
         paths = [path for name in self.schema.names for path in _numeric(self.schema.field(name).type, name)]
         if FILTERS not in self.schema.names:
             return paths
@@ -124,7 +125,7 @@ class TableIndex:
 
     @_kept
     def values(self, path: str) -> np.ndarray:
-        """A number of each row, as float64, NaN where it has none.
+        """A number of each row, as float64; NaN where a row has none.
 
         `path`: a column; a part of one, `reward.total`; what a filter measured, `filters.` and its name.
         Raises `InvalidInput` when the table has no such number.
@@ -143,19 +144,20 @@ class TableIndex:
 
     @_kept
     def ascending(self, path: str) -> np.ndarray:
-        """Rows from the lowest to the highest of a number, as in `values`; rows without come not at all."""
+        """Row numbers in the ascending order of a number, as in `values`; rows without it are left out."""
         values = self.values(path)
         order = np.argsort(values, kind="stable")
         return order[: len(order) - np.count_nonzero(np.isnan(values))]
 
     @_kept
     def shuffled(self, seed: int = 0) -> np.ndarray:
-        """All rows in a random order: its first so many are a sample."""
+        """All row numbers in a random order: the first ones are a sample."""
         return np.random.default_rng(seed).permutation(len(self))
 
     @_kept
     def disputed(self) -> np.ndarray:
-        """Rows that some filters pass and others do not: first those over which they are most evenly divided.
+        """Numbers of the rows that some filters pass and others do not; those over which filters are most evenly
+        divided come first.
 
         Rows that were accepted passed all; those of `rejected/` that tell what every filter said are what this finds.
         None where rows do not tell what single filters said.
@@ -170,9 +172,10 @@ class TableIndex:
         return np.array([number for _, number in sorted(divided)], np.int64)
 
     def counts(self, columns: Sequence[str]) -> dict[str, Counter[str]]:
-        """How many rows have each value of text columns, most first; rows without one do not count.
+        """Count the rows for each value of some text columns, the most frequent first; rows without a value do not
+        count.
 
-        One reading, of the columns that were not counted before.
+        One reading covers all columns that were not counted before.
         """
         unknown = [column for column in columns if ("counts", column) not in self._read]
         total: dict[str, Counter[str]] = {column: Counter() for column in unknown}
@@ -188,9 +191,9 @@ class TableIndex:
         return {column: self._read["counts", column] for column in columns}
 
     def json_texts(self, column: str, fields: Sequence[str], *, among: Set[str]) -> list[tuple[str, ...]]:
-        """Some fields of the objects that a text column holds as JSON and that have no fields but `among`.
+        """Some fields of the JSON objects in a text column, for objects that have no fields but those of `among`.
 
-        Objects of which one of the fields is no text are left out.
+        Objects of which one of the wanted fields is no text are left out.
         """
         self._check_column(column)
         found: list[tuple[str, ...]] = []
@@ -204,12 +207,13 @@ class TableIndex:
 
     @_kept
     def matching(self, column: str, value: str) -> list[int]:
-        """Rows of which a text column has this value, e.g. `kind`, `reason`; or that have it in a column of lists."""
+        """Numbers of the rows that have this value in a text column, e.g. `kind` or `reason`, or among those of a
+        column of lists."""
         self._check_column(column)
         return [first + place for first, batch in self._batches([column]) for place in _places(batch.column(0), value)]
 
     def select(self, columns: Sequence[str], among: tuple[str, Sequence[str]] | None = None) -> pa.Table:
-        """Some columns of all rows; with `among` of the rows whose text column has one of the values."""
+        """Some columns of all rows; with `among`, of the rows whose text column has one of the values."""
         wanted = [*columns, among[0]] if among and among[0] not in columns else list(columns)
         for column in wanted:
             self._check_column(column)
@@ -223,7 +227,8 @@ class TableIndex:
     def search(
         self, text: str, *, first: int = 0, count: int = 100, seconds: float = 2.0, near: Sequence[int] = ()
     ) -> Found:
-        """Rows of which all that `pipelines.search` reads in a text holds. `near`: as in `bind_search`.
+        """Find the rows for which every condition of a text holds, as `pipelines.search` reads it. `near`: as in
+        `bind_search`.
 
         Ends with `count` rows, or once `seconds` have passed; `Found.searched` is then the next call's `first`. Raises
         `InvalidInput` as `bind_search`.
@@ -275,7 +280,7 @@ class TableIndex:
 
 
 def tables_of(folder: Path) -> list[str]:
-    """Names of the tables that have rows."""
+    """Names of the tables in a folder that have rows."""
     return sorted({path.parent.name for path in folder.glob("*/*.parquet") if not path.parent.name.startswith(".")})
 
 

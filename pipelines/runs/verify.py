@@ -1,4 +1,4 @@
-"""Hold a finished run against itself: files, schemas, books, and every filter and reward recomputed from the rows."""
+"""Check a finished run against itself: files, schemas, books, and every filter and reward recomputed from the rows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _OF_THE_PROCESS = {"seconds", "trailforge_version", "card", "schema_version"}
 
 
 def verify_run(folder: Path) -> Report:
-    """Check a run; differences go into the report. Raises `InvalidInput` when the folder holds no finished run."""
+    """Check a run, and report the differences. Raises `InvalidInput` when the folder holds no finished run."""
     manifest, settings = finished_run(folder)
     report, dataset = Report(), dataset_of(settings)
     record_of = {INPUTS: dataset.inputs.record, **dataset.records}
@@ -150,7 +150,7 @@ def _said_later(record: type) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Report:
-    """What a verification found."""
+    """The differences that a verification found."""
 
     files: int = 0
     rows: int = 0
@@ -158,12 +158,12 @@ class Report:
 
     @property
     def is_clean(self) -> bool:
-        """Nothing differs."""
+        """Whether the verification found no difference."""
         return not self.problems
 
 
 class RowChecks(ABC):
-    """Recomputes what the rows say of themselves, file by file: memory holds the rows of one name at a time.
+    """Recomputes what the rows say of themselves, file by file: memory holds the rows of one file name at a time.
 
     A data set counts in `accepted` what it finds of each stage, and every row of `rejected/`; `check_books` holds that
     against the manifest. Of a curated data set the rows are checked as the run made them, for that is what filters and
@@ -178,21 +178,21 @@ class RowChecks(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Fill the report."""
+        """Check all files, and fill the report."""
 
     def names(self) -> list[str]:
-        """Names of the files, each once: those of one shard have the same name in every table."""
+        """Names of the run's files, each once: those of one shard have the same name in every table."""
         emptied = {row.file for row in self._undo.rows if row.file}
         return sorted({Path(entry.path).name for entry in self.manifest.files} | emptied)
 
     def rows(self, table: str, name: str, record: type) -> Iterator[Any]:
-        """Rows of a file as the run made them; none when the table has no such file."""
+        """The rows of a file as the run made them; none when the table has no such file."""
         return self._undo.original(table, name, record, self.standing(table, name, record))
 
     def standing(self, table: str, name: str, record: type) -> Iterator[Any]:
-        """Rows of a file as they stand there: without what people rejected, with what they fixed.
+        """The rows of a file as they stand in it: without those that people rejected, and with those that they fixed.
 
-        They end where they cannot be read, which is reported.
+        They end at the first row that cannot be read, which is reported.
         """
         path = self.folder / table / name
         if not path.exists():
@@ -205,7 +205,8 @@ class RowChecks(ABC):
                 self.report.problems.append(str(error))
 
     def check_made(self, table: str, name: str, made: Iterable[Any], record: type, differs: str, missing: str) -> None:
-        """Hold the rows of a file against those that other tables give. `differs`, `missing`: what is said of a row."""
+        """Compare the rows of a file with those that follow from other tables. `differs`, `missing`: what to report
+        of a row."""
         expected = {row.uid: row for row in made}
         rows = list(self.rows(table, name, record))
         unsaid = self._unsaid(table, name, rows)
@@ -229,8 +230,8 @@ class RowChecks(ABC):
         return silent
 
     def rejected_episodes(self, name: str, stage: str, record: type[T]) -> Iterator[tuple[T, Verdict, dict[str, Any]]]:
-        """What a stage rejected in a file, each with what is against it, and what it does not say of itself yet (as of
-        `_unsaid`); a row that holds no episode is reported."""
+        """The episodes that a stage rejected in a file, each with its verdict and the values that it does not store
+        yet (those of `_unsaid`); a row that holds no episode is reported."""
         for row in self.rows("rejected", name, RejectedRow):
             if row.stage != stage:
                 continue
@@ -246,7 +247,7 @@ class RowChecks(ABC):
             yield episode, Verdict(keep=False, reason=row.reason, score=row.score, detail=row.detail), unsaid
 
     def left_out(self, name: str, stage: str) -> set[str]:
-        """Ids of what a stage has in a file of `rejected/`."""
+        """Ids of the items that a stage has in a file of `rejected/`."""
         return {row.uid for row in self.rows("rejected", name, RejectedRow) if row.stage == stage}
 
     def count_rejected(self, name: str) -> None:
@@ -255,12 +256,12 @@ class RowChecks(ABC):
             self._rejected[row.stage, row.reason] += 1
 
     def problem(self, name: str, uid: str, text: str) -> None:
-        """Report what differs; the first twenty."""
+        """Report a difference; only the first twenty are kept."""
         if len(self.report.problems) < _MOST_SHOWN:
             self.report.problems.append(f"{name}, {uid}: {text}")
 
     def check_books(self) -> None:
-        """Hold what was counted against the manifest's stages."""
+        """Compare what was counted with the stages of the manifest."""
         if self._undo.rows:
             self._check_curation()
         for stage_name in self.accepted.keys() - {line.name for line in self.manifest.stages}:

@@ -1,4 +1,4 @@
-"""More like this: the rows of a table that are nearest to one of them, by the encoder that made the run.
+"""Find more rows like one: those of its table that are nearest to it, by the encoder that made the run.
 
 A run that was searched without an encoder compares rows by the words that they share (BM25). Where a table holds more
 text than is encoded while a person waits, the encoder compares the rows that share most words with the given one.
@@ -21,9 +21,9 @@ from trailforge.retrieval.backends import Bm25Retriever, Encoder
 from trailforge.schemas import Document, InvalidInput, OutputError
 
 MOST = 50
-"""Rows that are like another one, that one included."""
+"""Number of rows that are like another one, that one included."""
 MOST_CHARACTERS = 300_000
-"""That are encoded at once: about ten seconds of MiniLM on two cores."""
+"""Number of characters that are encoded at once: about ten seconds of MiniLM on two cores."""
 _LONGEST = 1_000
 """Characters of a row that are compared: what encoders of sentences read of a text."""
 _READ = (("question",), ("title", "text"), ("theme",), ("query",))
@@ -33,7 +33,7 @@ _PAYLOAD = "payload"
 
 
 def nearest_rows(run: OpenRun, table: str, uid: str) -> tuple[int, ...]:
-    """Numbers of the rows most like the one with this id, which comes first.
+    """Numbers of the rows most like the one with this id, which itself comes first.
 
     Raises `InvalidInput` where there is no such row, or its table has no text to compare, and `RetrievalError` where
     the run's encoder is missing.

@@ -1,4 +1,4 @@
-"""A search over the columns of a table: which rows of a batch all its conditions hold of."""
+"""Evaluate a search over the columns of a table: find the rows of a batch for which all its conditions hold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trailforge.pipelines.search.query import COMPARISONS, FIELD, Term, hint_quo
 from trailforge.schemas import InvalidInput
 
 pc: Any = pyarrow.compute
-"""Its functions are made at import, so type checkers know none of them."""
+"""The functions of `pyarrow.compute`, which are made at import, so that type checkers know none of them."""
 _COMPARE: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
     "<": np.less,
     "<=": np.less_equal,
@@ -25,7 +25,7 @@ _COMPARE: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
     "!=": np.not_equal,
 }
 Mask = Callable[[int, pa.RecordBatch], np.ndarray]
-"""Of each row of a batch, whose first row has this number, whether a condition holds."""
+"""A function that says for each row of a batch, whose first row has this number, whether a condition holds."""
 _WHOLE = ("=", "!=")
 """Signs that compare all that a field of text says."""
 _PARTS = ("total",)
@@ -37,13 +37,14 @@ _TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 
 @dataclass(frozen=True, slots=True)
 class RowSearch:
-    """Conditions, bound to a table: which columns they read, and which rows of a batch they hold of."""
+    """Conditions, bound to a table: they know which columns they read, and for which rows of a batch they hold."""
 
     columns: tuple[str, ...]
     masks: tuple[Mask, ...]
 
     def rows(self, first: int, batch: pa.RecordBatch) -> list[int]:
-        """Places in a batch, whose first row has the number `first`, of the rows of which all conditions hold."""
+        """Positions in a batch of the rows for which all conditions hold; the first row of the batch has the number
+        `first`."""
         holds = np.ones(batch.num_rows, bool)
         for mask in self.masks:
             holds &= mask(first, batch)
@@ -54,11 +55,11 @@ def bind_search(
     text: str, schema: pa.Schema, numbers: Sequence[str], values: Callable[[str], np.ndarray],
     near: Collection[int] = (),
 ) -> RowSearch:  # fmt: skip
-    """A search of a table with this schema.
+    """Bind a search to a table with this schema.
 
-    `numbers`: the paths of its numbers; `values`: a number of each row, by its path; `near`: the rows that are like the
-    one which the search names. Raises `InvalidInput` as `parse_search`, for a field that the table has not, or several
-    of, and where a number is compared with what is none.
+    `numbers`: the paths of the table's numbers. `values`: gives a number of each row, by its path. `near`: the rows
+    that are like the one which the search names. Raises `InvalidInput` as `parse_search`, for a field that the table
+    lacks or that several columns could be, and where a number is compared with something else.
     """
     anywhere = tuple(name for name in schema.names if _has_text(schema.field(name).type))
     columns: dict[str, None] = {}
@@ -198,5 +199,5 @@ def _texts_within(kind: pa.DataType) -> list[str]:
 
 
 def as_mask(array: pa.Array) -> np.ndarray:
-    """A column of truths as NumPy has them; what is null is false."""
+    """A column of truth values as a NumPy array; null becomes false."""
     return pc.fill_null(array, False).to_numpy(zero_copy_only=False)

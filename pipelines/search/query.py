@@ -1,6 +1,7 @@
-"""What a person types to find rows: words, `field:value`, `reward<0.5`, "an exact phrase", - before what must not be.
+"""Read what a person types to find rows: words, `field:value`, `reward<0.5`, "an exact phrase", - before what must not
+be.
 
-All of it has to hold of a row. Upper and lower case are alike.
+A row is found when all conditions hold for it. Upper and lower case are alike.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ HELP = (
     "`like:ID` finds rows like that one, the nearest first."
 )
 FIELD = "search"
-"""What errors call a search."""
+"""Name of a search in error messages."""
 LIKE = "like"
-"""The name of the condition that a row is among those which are most like another one."""
+"""Name of the condition that a row is among those most like another one."""
 COMPARISONS = ("<=", ">=", "!=", "<", ">", "=")
-"""Signs behind the name of a number; the last of them and `!=` also compare all that a field of text says."""
+"""Signs after the name of a number that compare it; the last of them and `!=` also compare the whole text of a
+field."""
 _WHOLE = ("=", "!=")
 _TERM = re.compile(
     rf"(?P<minus>-(?=\S))?(?:(?P<name>[A-Za-z_][\w.]*)(?P<by>:(?!//)|{'|'.join(COMPARISONS)}))?"
     r'(?P<value>"(?:[^"]|"")*"?|\S*)\s*'
 )
 _BARE, _BARE_VALUE = re.compile(r"\w[\w.]*"), re.compile(r"[\w.+-]+")
-"""What needs no quotation marks: alone, and behind the name of a field."""
+"""Patterns of what needs no quotation marks: as a word alone, and as the value of a field."""
 _HALF = re.compile(r"[\ud800-\udfff]")
 """What the command line makes of bytes that are no text, and a form of half an emoji; Arrow takes neither."""
 
@@ -39,25 +41,25 @@ class Term:
 
     value: str
     name: str = ""
-    """The field that it is about; empty: any text."""
+    """Name of the field that the condition is about; empty: any text."""
     by: str = ""
-    """`:` or a comparison, where a field is named."""
+    """The sign after the field's name, `:` or a comparison; empty where no field is named."""
     is_negated: bool = False
 
     @property
     def is_like(self) -> bool:
-        """Whether it asks for rows like the one of this id."""
+        """Whether the condition asks for rows like the one with this id."""
         return self.name == LIKE and self.by == ":"
 
 
 def quote(text: str) -> str:
-    """A search for exactly this text."""
+    """Write a search for exactly this text."""
     doubled = text.replace('"', '""')
     return f'"{doubled}"'
 
 
 def write_search(terms: Iterable[Term]) -> str:
-    """The search that `parse_search` reads as these conditions."""
+    """Write the search that `parse_search` reads as these conditions."""
     return " ".join(_write_term(term) for term in terms)
 
 
@@ -67,10 +69,10 @@ def _write_term(term: Term) -> str:
 
 
 def parse_search(text: str) -> list[Term]:
-    """The conditions of a search in the order in which they were typed, each once.
+    """Read the conditions of a search, in the order in which they were typed, each once.
 
-    Raises `InvalidInput` for an empty search, what is no text, a quotation mark without its second one, a field without
-    a value, an order (`<`) with what is no number, and `like` twice or with a minus.
+    Raises `InvalidInput` for an empty search, for text that cannot be read, a quotation mark without its second one,
+    a field without a value, an order (`<`) with a value that is no number, and `like` twice or with a minus.
     """
     terms, at = [], 0
     text = text.strip()
@@ -107,7 +109,7 @@ def _read_term(match: re.Match[str]) -> Term:
 
 
 def read_number(term: Term) -> float:
-    """What a number is compared with. Raises `InvalidInput` for what is none."""
+    """The number that a condition compares with. Raises `InvalidInput` when its value is no number."""
     try:
         return float(term.value.replace(",", ""))
     except ValueError:
@@ -115,12 +117,13 @@ def read_number(term: Term) -> float:
 
 
 def hint_quotes(term: Term) -> str:
-    """How to search for the text of a condition that was not meant as one."""
+    """Say how to search for the text of a condition that was not meant as one."""
     return f"to search for the text itself, write {quote(f'{term.name}{term.by}{term.value}')}"
 
 
 def texts_of(text: str) -> list[str]:
-    """What a search wants to see in a row: to be marked where it stands. Empty for a search that cannot be read."""
+    """The texts that a search looks for, to be marked where they stand in a row. Empty for a search that cannot be
+    read."""
     try:
         terms = parse_search(text)
     except InvalidInput:
@@ -130,7 +133,7 @@ def texts_of(text: str) -> list[str]:
 
 
 def like_of(text: str) -> str:
-    """The id of the row that a search wants rows like; empty where it wants none, or cannot be read."""
+    """The id of the row that a search wants similar rows for; empty where it wants none, or cannot be read."""
     try:
         return next((term.value for term in parse_search(text) if term.is_like), "")
     except InvalidInput:
@@ -138,7 +141,7 @@ def like_of(text: str) -> str:
 
 
 def add_term(text: str, *terms: Term) -> str:
-    """A search that wants these conditions, too, in place of what it said of their fields; one that cannot be read is
+    """Add conditions to a search, in place of what it said of their fields; a search that cannot be read is
     replaced.
     """
     try:

@@ -1,4 +1,4 @@
-"""Searches in the tables of a run: made once, gone on with where they ended, in the order of likeness if wanted."""
+"""Search the tables of a run: each search runs once, and goes on where it ended."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _MOST_FOUND = 1000
 
 
 def search_rows(run: OpenRun, table: str, words: str) -> Found:
-    """The first rows that a search finds; of one with `like`, the nearest first.
+    """The first rows that a search finds; for a search with `like`, the nearest first.
 
-    It may have ended before the table did (`search_on`). Raises as `TableIndex.search` and `nearest_rows`.
+    The search may have ended before the table did (`search_on`). Raises as `TableIndex.search` and `nearest_rows`.
     """
     return run.once(_key(table, words), lambda: _search(run, table, words, 0, _MOST_FOUND))
 
 
 def search_on(run: OpenRun, table: str, words: str) -> None:
-    """Go on with a search where it ended."""
+    """Continue a search from where it ended."""
     so_far = search_rows(run, table, words)
     found = _search(run, table, words, so_far.searched, _MOST_FOUND)
     rows = _in_order(run, table, words, (*so_far.rows, *found.rows))

@@ -1,4 +1,5 @@
-"""What a data set shows of its rows: plain parts, which the page draws in a browser and `show` in a terminal."""
+"""Describe what a data set shows of its rows as plain parts, which the page draws in a browser and `show` in a
+terminal."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Parts that rows of several data sets are shown by: questions, documents, rows for training, origins."""
+"""Make the parts that rows of several data sets are shown by: questions, documents, rows for training, origins."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ORIGINS = {
     "rule": "The plan was made by rules, in code.",
     "oracle": "The plan is the gold one: the decomposition or search plan that came with the question.",
 }
-"""What an origin means."""
+"""Meaning of each origin of a row or node."""
 _REWARD = {
     "total": "the reward by which the row was kept",
     "exact_match": "the final answer is a gold answer, after normalisation",
@@ -63,12 +63,12 @@ _LONGEST = 4_000
 def head(
     question: str, gold: str, aliases: Sequence[str], final: str | None, is_right: bool, chips: Iterable[StyledText]
 ) -> Parts:
-    """The question, its gold answer and the one that was given, where there is one."""
+    """Show a question, its gold answer and the answer that was given, where there is one."""
     return [Title(question), FieldList(answers(gold, aliases, final, is_right)), Chips([*chips])]
 
 
 def answers(gold: str, aliases: Sequence[str], final: str | None, is_right: bool) -> dict[str, Line]:
-    """The gold answer and the one that was given, where there is one, by name."""
+    """The lines of the gold answer and, where there is one, of the answer that was given, by name."""
     also = [StyledText(f" also: {'; '.join(aliases)[:300]}", "quiet")] if aliases else []
     known: dict[str, Line] = {"gold answer": (StyledText(gold, "gold"), *also)}
     if final is not None:
@@ -78,7 +78,8 @@ def answers(gold: str, aliases: Sequence[str], final: str | None, is_right: bool
 
 
 def passages(found: Sequence[Passage], marks: Sequence[Marked], only: frozenset[str] = frozenset()) -> DocumentPanes:
-    """Unfolded those in which an answer stands, which come first. `only`: ids that the other side did not find."""
+    """Show passages, first and unfolded those in which an answer stands. `only`: ids that the other side did not
+    find."""
     return DocumentPanes([_passage(*each, marks, only) for each in telling_first(found, marks)], is_folded=True)
 
 
@@ -95,14 +96,14 @@ def _passage(
 
 
 def provenance(found: Provenance, **more: object) -> FieldList:
-    """Where a row comes from."""
+    """Show where a row comes from."""
     fields = {**more, **to_dict(found)}
     keys = fields.pop("call_keys")
     return values(fields | {f"model calls ({len(keys)})": "\n".join(keys) or "none"})
 
 
 def values(fields: Mapping[str, Any]) -> FieldList:
-    """Names and values; what is no text as JSON."""
+    """Show names and values; a value that is no text stands as JSON."""
     return FieldList(
         {
             name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1, default=str)
@@ -112,9 +113,9 @@ def values(fields: Mapping[str, Any]) -> FieldList:
 
 
 def contrast(row: Any, worse: str, heads: tuple[Parts, Parts], notes: Mapping[int, StyledText] | None = None) -> Parts:
-    """A row of pairs, side by side from where they part.
+    """Show a row of pairs side by side, from where the two sides part.
 
-    `worse`: what the second is called; `heads`: what stands above each; `notes`: on the turns of the second.
+    `worse`: what the second side is called; `heads`: what stands above each; `notes`: notes on turns of the second.
     """
     start, (good, bad) = row.diverges_at, heads
     return [
@@ -130,20 +131,20 @@ def contrast(row: Any, worse: str, heads: tuple[Parts, Parts], notes: Mapping[in
 
 
 def measured(filters: Sequence[FilterScore], meanings: Mapping[str, str]) -> Fold:
-    """The scores of a row's filters. `meanings`: of each score, by filter."""
+    """Show the scores of a row's filters. `meanings`: what each filter's score means."""
     title = f"What the filters measured: {sum(score.passed for score in filters)} of {len(filters)} passed"
     return Fold(title, [Scores(filters, meanings)], is_open=True)
 
 
 def reward(row: Any) -> Parts:
-    """The parts of a `TrajectoryReward`, and where the row comes from."""
+    """Show the parts of a `TrajectoryReward`, and where its row comes from."""
     found: TrajectoryReward = row.reward
     parts = {name: (getattr(found, name), meaning) for name, meaning in _REWARD.items()}
     return [Meters(parts), provenance(row.provenance, uid=row.uid, question_id=row.question_id)]
 
 
 def kind_chips(row: Any) -> list[StyledText]:
-    """Of a trajectory or a row for training: its kind, and which error it mends."""
+    """Chips of a trajectory or a row for training: its kind, and which error it mends."""
     kind = getattr(row, "trajectory_kind", None) or row.kind
     meaning = "Holds a wrong step, a reflection and the mended step." if kind == "reflective" else "No wrong step."
     error = [StyledText(f"{row.reflection_error} error", "wrong")] if row.reflection_error else []
@@ -151,7 +152,7 @@ def kind_chips(row: Any) -> list[StyledText]:
 
 
 def size_chips(row: Any) -> list[StyledText]:
-    """Of a trajectory or a row for training: who planned it, how long it is, how right."""
+    """Chips of a trajectory or a row for training: what planned it, how long it is, and how right."""
     return [
         StyledText(f"{row.origin} plan", "", ORIGINS[row.origin]),
         StyledText(f"{row.num_hops} hops", "", "Sub-questions of the plan that leads to the answer."),
@@ -164,7 +165,7 @@ def size_chips(row: Any) -> list[StyledText]:
 
 
 def sft_row(run: OpenRun, row: SftRow, notes: Mapping[int, StyledText] | None = None) -> Parts:
-    """What a trainer reads, with the turns on which the loss is taken. `notes`: as those of `Conversation`."""
+    """Show what a trainer reads, with the turns on which the loss is taken. `notes`: as in `Conversation.notes`."""
     part = f"turn {row.segment_index + 1} of {row.segment_count}" if row.segment_count > 1 else "whole conversation"
     trained = StyledText(
         f"{sum(row.train)} of {len(row.messages)} turns trained", "", "Turns on which the loss is taken."
@@ -193,7 +194,7 @@ def _final_answer(run: OpenRun, uid: str) -> str | None:
 
 
 def question(run: OpenRun, row: Question) -> Parts:
-    """A question with its decomposition and its paragraphs, the gold ones first."""
+    """Show a question with its decomposition and its paragraphs, the gold ones first."""
     supports = {hop.support_id for hop in row.decomposition} | {each.id for each in row.supporting_documents}
     hops = [
         {"hop": number, "question": hop.question, "answer": hop.answer, "paragraph": hop.support_id}
@@ -215,7 +216,7 @@ def question(run: OpenRun, row: Question) -> Parts:
 
 
 def document(run: OpenRun, row: SourceDocument) -> Parts:
-    """A document with what is known of it."""
+    """Show a document with what is known of it."""
     fields = {"id": row.id, "source": row.source, "kind": row.kind, "published": row.published or "unknown"}
     fields |= {"url": row.url, "authors": ", ".join(row.authors), "licence": row.licence or "unknown"}
     shown = values({name: value for name, value in fields.items() if value})
@@ -231,7 +232,7 @@ DOCUMENTS = ShownTable(name="inputs", title="Documents", describe=document, keys
 
 
 def find_side(run: OpenRun, table: str, uid: str, record: type[Record]) -> Record | None:
-    """A side of a pair: a row of a table, or one that was rejected; None where the run has neither."""
+    """Find one side of a pair: a row of a table, or one that was rejected; None where the run has neither."""
     if (number := run.find(table, uid)) is not None:
         return run.record(table, number)
     if (number := run.find("rejected", uid)) is None:

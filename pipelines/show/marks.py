@@ -1,4 +1,4 @@
-"""Where answers and quotes stand in a text, so that a reader sees at once which passage says what."""
+"""Find where answers and quotes stand in a text, so that a reader sees at once which passage says what."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ _LONGEST = 40
 """Words of an answer that are looked for; a longer one is no phrase that a passage repeats."""
 
 Place = tuple[int, int]
-"""Begin and end of a part of a text."""
+"""Positions in a text at which a part of it begins and ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marked:
-    """Answers that are marked alike."""
+    """Answers that are marked in the same way."""
 
     kind: str
-    """Class of the mark: `gold`, `mended`, `wrong`, `step`."""
+    """Class of the mark: `gold`, `mended`, `wrong` or `step`."""
     answers: tuple[str, ...]
 
 
 def spans(text: str, marks: Iterable[Marked]) -> list[Mark]:
-    """Where the answers stand, whatever their case and punctuation, as whole words; of equal places the first kind."""
+    """Find where answers stand as whole words, whatever their case and punctuation; where two marks share a place,
+    the first kind holds."""
     found: dict[tuple[int, int], str] = {}
     for mark in marks:
         for answer in mark.answers:
@@ -41,7 +42,8 @@ def spans(text: str, marks: Iterable[Marked]) -> list[Mark]:
 
 
 def telling_first(passages: Sequence[Passage], marks: Sequence[Marked]) -> list[tuple[int, Passage, bool]]:
-    """Rank (from 1), passage, whether an answer stands in its text; those that have one first, else by rank."""
+    """List rank (from 1), passage, and whether an answer stands in its text; passages with an answer first, else by
+    rank."""
     ranked = [(rank, each, bool(spans(each.text, marks))) for rank, each in enumerate(passages, start=1)]
     return sorted(ranked, key=lambda item: (not item[2], item[0]))
 
@@ -56,7 +58,7 @@ def _pattern(answer: str) -> re.Pattern[str] | None:
 
 
 def find_quote(text: str, quote: str) -> Place | None:
-    """Begin and end of the first place with these words, whatever white space is between them; None without one."""
+    """Begin and end of the first place with a quote's words, whatever white space is between them; None without one."""
     words = quote.split()
     if not words:
         return None
@@ -65,13 +67,13 @@ def find_quote(text: str, quote: str) -> Place | None:
 
 
 def clip(span: Place, begin: int, end: int) -> Place | None:
-    """The part of a span that lies between two places, counted from the first; None when there is none."""
+    """The part of a span that lies between two positions, counted from the first of these; None when there is none."""
     inner = max(span[0], begin) - begin, min(span[1], end) - begin
     return inner if inner[0] < inner[1] else None
 
 
 def find_shared(text: str, others: Iterable[str]) -> list[Place]:
-    """The places of a text whose words, eight in a row or more, stand in another text, too, in whatever case."""
+    """Find the places of a text where eight words or more in a row stand in another text, too, in whatever case."""
     taken = {run for other in others for run in _runs([word.casefold() for word in _WORD.findall(other)])}
     words = list(_WORD.finditer(text))
     places: list[Place] = []
@@ -90,7 +92,7 @@ def _runs(words: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def cut_out(places: Iterable[Place], holes: Iterable[Place]) -> list[Place]:
-    """The places without the parts of them that lie in others."""
+    """The places without the parts of them that lie in `holes`."""
     left = list(places)
     for begin, end in holes:
         left = [

@@ -1,6 +1,6 @@
-"""The parts that a row is shown by, and what a data set declares of what it shows.
+"""Define the parts that a row is shown by, and how a data set declares what it shows.
 
-A part is plain data with anyone's text in it; whoever draws it sees to it that nothing in a text acts. Kinds give parts
+A part is plain data with anyone's text in it; the code that draws it keeps such text from acting. Kinds give parts
 their colours: `gold`, `right`, `wrong`, `mended`, `step`, `quiet`, `strong`, `warn`, `hop0` to `hop3`.
 """
 
@@ -15,12 +15,12 @@ from trailforge.schemas import FilterScore, Message
 
 
 class StyledText(NamedTuple):
-    """A piece of text of one kind."""
+    """A piece of text with a kind, which gives its colour."""
 
     text: str
     kind: str = ""
     help: str = ""
-    """Shown under the pointer."""
+    """Help that is shown under the pointer."""
 
 
 class Mark(NamedTuple):
@@ -42,33 +42,33 @@ class Part:
 
 Parts = Sequence[Part]
 Lazy = Callable[[], Parts]
-"""Parts that are made when somebody looks at them."""
+"""A function that makes parts, called when a person looks at them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Title(Part):
-    """What a row is about, in large letters."""
+    """A title in large letters that says what a row is about."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Chips(Part):
-    """Short facts beside each other."""
+    """Short facts, drawn beside each other."""
 
     chips: Sequence[StyledText]
 
 
 @dataclass(frozen=True, slots=True)
 class FieldList(Part):
-    """Names and what they stand for."""
+    """A list of names and their values."""
 
     fields: Mapping[str, Line]
 
 
 @dataclass(frozen=True, slots=True)
 class Note(Part):
-    """A line with a coloured edge."""
+    """A line of text with a coloured edge."""
 
     line: Line
     kind: str = ""
@@ -84,41 +84,41 @@ class ShortLine(Part):
 
 @dataclass(frozen=True, slots=True)
 class Code(Part):
-    """Text whose lines and spaces count."""
+    """Text that is shown with its line breaks and spaces."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation(Part):
-    """Turns as a trainer sees them; the gold answers are marked in what was found."""
+    """The turns of a conversation as a trainer sees them; gold answers are marked in what was found."""
 
     messages: Sequence[Message]
     golds: Sequence[str] = field(default=(), kw_only=True)
     notes: Mapping[int, StyledText] = field(default_factory=dict)
-    """By number of a turn: a word on it, and its kind."""
+    """A note on a turn and the note's kind, by the number of the turn."""
     first: int = 0
     """Number of the first turn."""
     is_for_training: bool = True
-    """Whether it is said which turns are trained."""
+    """Whether the turns that are trained are pointed out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownDocument:
-    """A document or passage."""
+    """A document or passage that is shown with marks in its text."""
 
     title: str
     text: str
     origin: Line = ""
-    """What is known of where it comes from."""
+    """A line that says where the document comes from."""
     marks: Sequence[Mark] = ()
-    """Places in `whole`; a pane opens at the first one but those of kind `shared`."""
+    """Marked places in `whole`; a pane opens at the first one that is not of kind `shared`."""
     is_open: bool = True
     kind: str = ""
 
     @property
     def whole(self) -> str:
-        """Title and text: a quote may stand in either."""
+        """Title and text in one: a quote may stand in either."""
         return f"{self.title}\n{self.text}"
 
 
@@ -132,7 +132,7 @@ class DocumentPanes(Part):
 
 @dataclass(frozen=True, slots=True)
 class GridRow:
-    """A line of a grid."""
+    """A line of a `Grid`."""
 
     cells: Sequence[Parts | Line]
     kind: str = ""
@@ -140,24 +140,24 @@ class GridRow:
 
 @dataclass(frozen=True, slots=True)
 class Grid(Part):
-    """Cells that hold marked texts and documents; no widgets."""
+    """A grid of cells with marked texts and documents, which holds no widgets."""
 
     head: Sequence[str]
     rows: Sequence[GridRow]
     widths: Sequence[float] = ()
-    """Shares of the width by column; equal where there are none."""
+    """Shares of the width by column; empty: all columns are equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meters(Part):
-    """Parts of a reward: a number, None where it is not known, and what it means."""
+    """Meters for the parts of a reward: each has a number, None where it is not known, and its meaning."""
 
     parts: Mapping[str, tuple[float | None, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Scores(Part):
-    """What each filter measured, with what the scores mean by the filter's name."""
+    """What each filter measured, with the meaning of the scores by the filter's name."""
 
     filters: Sequence[FilterScore]
     meanings: Mapping[str, str]
@@ -165,28 +165,28 @@ class Scores(Part):
 
 @dataclass(frozen=True, slots=True)
 class DataTable(Part):
-    """Rows of plain values."""
+    """A table of plain values."""
 
     rows: Sequence[Mapping[str, Any]]
     help: Mapping[str, str] = field(default_factory=dict)
-    """What columns mean."""
+    """Meaning of columns, by name."""
     height: int = 8
-    """Rows that are shown before it scrolls."""
+    """Number of rows that are shown before the table scrolls."""
 
 
 class DiagramNode(NamedTuple):
-    """A box of a graph."""
+    """A box of a `Diagram`."""
 
     id: str
     lines: Sequence[str]
-    """The first one is its name."""
+    """Lines of text in the box; the first is its name."""
     kind: str = ""
     is_strong: bool = False
     hover: str = ""
 
 
 class DiagramEdge(NamedTuple):
-    """An arrow of a graph."""
+    """An arrow of a `Diagram`."""
 
     source: str
     target: str
@@ -194,24 +194,24 @@ class DiagramEdge(NamedTuple):
     kind: str = ""
     is_dashed: bool = False
     is_backward: bool = False
-    """The head is at the source."""
+    """Whether the arrow's head is at its source."""
     hover: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagram(Part):
-    """Boxes and arrows, from left to right or from the top down."""
+    """Boxes and arrows, drawn from left to right or from the top down."""
 
     nodes: Sequence[DiagramNode]
     edges: Sequence[DiagramEdge]
     alt: str
-    """What it is a drawing of."""
+    """Text that says what the diagram shows, in place of it."""
     is_downward: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownNode:
-    """A node of a search."""
+    """A node of a search tree."""
 
     id: int
     parent: int | None
@@ -221,13 +221,13 @@ class ShownNode:
     origin: str
     title: Line
     steps: Sequence[str]
-    """Under the pointer, and in a terminal after the title."""
+    """Lines that are shown under the pointer, and in a terminal after the title."""
     below: Sequence[Line] = ()
-    """In a terminal, a line each."""
+    """Lines that a terminal shows below the node."""
 
 
 class TreePath(NamedTuple):
-    """A node to point out, with the way to it."""
+    """A path of the tree that is pointed out, from the root to a node."""
 
     node: int
     name: str
@@ -242,47 +242,47 @@ class TreeDiagram(Part):
     nodes: Sequence[ShownNode]
     paths: Sequence[TreePath] = ()
     first: int = 0
-    """The node that is shown before anybody clicks."""
+    """Number of the node that is shown before a person clicks."""
     behind: Callable[[int], Parts]
     origins: Mapping[str, tuple[str, str]]
-    """Shape (of Plotly) and meaning of each origin."""
+    """Shape (of Plotly) and meaning of each origin of a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """A part of a row under its title."""
+    """Parts of a row under a title of their own."""
 
     title: str
     parts: Lazy
     brief: Lazy | None = None
-    """What a terminal shows of it; None: nothing."""
+    """Makes the parts that a terminal shows of the tab; None: it shows none."""
 
 
 def tab(title: str, parts: Lazy) -> Tab:
-    """A tab that a terminal shows whole."""
+    """Make a tab that a terminal shows whole."""
     return Tab(title, parts, parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Tabs(Part):
-    """Only the open one is made; the same one is open at the next row."""
+    """Tabs of which only the open one is made; the same one is open at the next row."""
 
     tabs: Sequence[Tab]
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One of several things to look at."""
+    """One choice of a `Selector`."""
 
     title: str
     parts: Lazy
     cells: Mapping[str, Any] = field(default_factory=dict)
-    """Of its line, where the options are a table."""
+    """Cells of the option's line, where the options are a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selector(Part):
-    """One of several is shown at a time."""
+    """Several things to look at, of which one is shown at a time."""
 
     label: str
     options: Sequence[Option]
@@ -292,7 +292,7 @@ class Selector(Part):
 
 @dataclass(frozen=True, slots=True)
 class Columns(Part):
-    """Parts beside each other."""
+    """Parts that are drawn beside each other."""
 
     columns: Sequence[Parts]
     widths: Sequence[float] = ()
@@ -300,7 +300,7 @@ class Columns(Part):
 
 @dataclass(frozen=True, slots=True)
 class Fold(Part):
-    """Parts that can be hidden."""
+    """Parts that a person can hide and show."""
 
     title: str
     parts: Parts
@@ -309,7 +309,7 @@ class Fold(Part):
 
 @dataclass(frozen=True, slots=True)
 class DecideLink(Part):
-    """The way to decide on a row."""
+    """A link to the view where people decide on a row."""
 
     table: str
     uid: str
@@ -318,7 +318,7 @@ class DecideLink(Part):
 
 @dataclass(frozen=True, slots=True)
 class SearchOn(Part):
-    """A button, where a search in a table has not come to the table's end."""
+    """A button to go on with a search that has not come to the table's end."""
 
     table: str
     words: str
@@ -326,14 +326,14 @@ class SearchOn(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapPoint:
-    """A point of a map; a click on it goes to a row."""
+    """A point of a map; a click on it leads to a row."""
 
     x: float
     y: float
     hover: Sequence[str]
     source: str
     group: str
-    """Key of the row that it belongs to; empty for none."""
+    """Key of the row that the point belongs to; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,58 +343,58 @@ class Map(Part):
     points: Sequence[MapPoint]
     chosen: Sequence[MapPoint]
     table: str
-    """To whose rows a click goes."""
+    """Name of the table to whose rows a click leads."""
     caption: str
     help: str
 
 
 Describe = Callable[[OpenRun, Any], Parts]
-"""Of a record of a table."""
+"""A function that makes the parts of a record of a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTable:
-    """A table whose rows people look at."""
+    """A table whose rows are shown to people."""
 
     name: str
     title: str
     describe: Describe
     columns: Sequence[str] = ()
-    """Of the list; a part of one as `reward.total`. Without any, rows have no list of their own."""
+    """Columns of the list of rows (`reward.total` for a part of one). Without any, rows have no list of their own."""
     more: Callable[[OpenRun], Mapping[str, Sequence[Any]]] | None = None
     """Columns that the table does not store, by name, with the value of each of its rows."""
     meanings: Callable[[OpenRun], Mapping[str, str]] | None = None
-    """What columns of the list mean, by name."""
+    """Meaning of columns of the list, by name; None: none are given."""
     brief: Describe | None = None
-    """What a terminal shows of one of several rows; without it, and of a row that is asked for by its id, all."""
+    """What a terminal shows of one row among several; None: all of it, as for a row that is asked for by its id."""
     keys: Sequence[str] = ("uid",)
     """Columns by which `show --id` finds a row."""
     kinds: Sequence[str] = ()
-    """Columns of which the first that is not null is a row's kind; without any, those that the table declares."""
+    """Columns that hold a row's kind, the first that is not null; empty: those that the table declares."""
     values: Sequence[str] = ()
-    """All kinds that there are."""
+    """All values that a row's kind can have."""
     is_list_beside: bool = False
-    """Whether the list stands to the left of the row, not above it."""
+    """Whether the list stands to the left of the row, and not above it."""
     beside: Callable[[OpenRun, Any], Parts] | None = None
-    """What is drawn beside a list above: of the chosen record, or of None."""
+    """Parts beside a list that stands above the row, for the chosen record, or for None when none is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Show:
-    """What a data set shows."""
+    """The declaration of what a data set shows of its runs, in a terminal and on the page."""
 
     path: str
-    """Of the page's view."""
+    """Path of the page's view in the address."""
     title: str
     icon: str
     tables: Sequence[ShownTable]
     numbers: Mapping[str, str] = field(default_factory=dict)
-    """Numbers whose distribution the overview draws, with their units."""
+    """Paths of numbers whose distribution the overview draws, with their units."""
     hints: Sequence[str] = ()
-    """Options of `trailforge show` that are worth a look."""
+    """Options of `trailforge show` that find rows worth a look."""
     beside: Mapping[str, str] = field(default_factory=dict)
-    """Files beside the tables, with what they are for."""
+    """Names of files beside the tables, with what they are for."""
 
     def table(self, name: str) -> ShownTable | None:
-        """A table by name."""
+        """The shown table with this name; None when there is none."""
         return next((table for table in self.tables if table.name == name), None)

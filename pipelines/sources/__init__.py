@@ -1,4 +1,4 @@
-"""Question files in the shapes they are published in (`published/`) and in our own, read into `schemas.Question`.
+"""Read question files, in the shapes they are published in (`published/`) and in our own, into `schemas.Question`.
 
 Files of documents are read in `pipelines.sources.documents`, and live sources in `pipelines.sources.fetchers`.
 A row that cannot be used comes out as an `InvalidRow` in its place; only a file that cannot be read at all raises.
@@ -81,7 +81,7 @@ _READERS = (
 )
 
 FORMATS = ("auto", *(reader.NAME for reader in _READERS))
-"""What `read_questions` takes as `format`."""
+"""Names of formats that `read_questions` takes as `format`."""
 _DOCUMENT = frozenset({"title", "text", "content", "abstract", "description"})
 """Fields of documents, any of which tells that a row without a question may be one."""
 _ASKING = ("question", "query", "prompt", "problem", "instruction", "input")
@@ -99,15 +99,14 @@ def read_questions(
     needs_decomposition: bool = False,
     kinds: Collection[QuestionKind] = ("text",),
 ) -> Iterator[Question | InvalidRow]:
-    """The questions of a file in its order, and the rows that are none, until `limit` questions are read.
+    """Read the questions of a file in order, with an `InvalidRow` for each row that is none, until `limit` questions
+    are read.
 
-    A file as `rows.read_rows` takes it. `auto` takes the format that the keys of the first row with known keys show.
-    `column_map`: which column holds which field (`jsonl.parse_columns`), and that the rows are of our own form. Two
-    questions never have the same id: the second is an invalid row. `needs_paragraphs`, `needs_decomposition`: so is a
-    question without any, or without one, and one that is none of `kinds`. What is left aside of rows is said once, in
-    the log.
-    Raises `InvalidInput` for an unknown format, for a file that is missing or cannot be read to its end, and at the end
-    for a column of the map that no row has.
+    The file is one that `rows.read_rows` takes. The format `auto` is the one that the keys of the first row with
+    known keys show. `column_map`: which column holds which field (`jsonl.parse_columns`), and that the rows are of
+    our own form. Two questions never have the same id: the second is an invalid row. `needs_paragraphs`,
+    `needs_decomposition`: a question without them is an invalid row, and so is one that is none of `kinds`. What is
+    ignored of rows is logged once.
     """
     if format not in FORMATS:
         raise InvalidInput(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
@@ -204,7 +203,7 @@ def _is_question(keys: Sequence[str]) -> bool:
 
 
 def read_benchmark(path: Path) -> Iterator[str]:
-    """The questions of a benchmark, which nothing may be trained on: a file as `rows.read_rows` takes it.
+    """Read the questions of a benchmark, on which nothing may be trained, from a file that `rows.read_rows` takes.
 
     Raises `InvalidInput` for the first row that has none, since a benchmark that is half read protects nothing.
     """
@@ -223,7 +222,8 @@ _TEXTS = frozenset({".txt", ".md"})
 
 
 def holds_questions(path: Path) -> bool:
-    """Whether the first row of a file is a question, and no passage. A file that cannot be read holds none."""
+    """Whether the first row of a file is a question, and no passage. For a file that cannot be read, the answer is
+    no."""
     if path.suffix in _TEXTS:
         return False
     try:
@@ -235,7 +235,8 @@ def holds_questions(path: Path) -> bool:
 
 
 def read_paragraphs(path: Path, column_map: Mapping[str, str] | None = None) -> Iterator[Document]:
-    """The paragraphs of a file's questions, as they come. Raises `InvalidInput` as `read_questions`, and for none."""
+    """Read the paragraphs of a file's questions, in their order. Raises `InvalidInput` as `read_questions`, and for
+    none."""
     found = False
     for question in read_questions(path, column_map=column_map):
         if isinstance(question, Question):

@@ -1,4 +1,4 @@
-"""What a question has to be whatever file it comes from, and how many bad rows a run bears."""
+"""Check what holds for a question whatever file it comes from, and how many invalid rows a run accepts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REFERENCE = re.compile(r"#(\d{1,9})")
 
 
 def check_question(question: Question, *, hops: str = "decomposition", paragraphs: str = "paragraphs") -> Question:
-    """The question, when its parts fit together; `hops` and `paragraphs` are the fields' names in the file.
+    """Return the question, when its parts fit together; `hops` and `paragraphs` are the fields' names in the file.
 
     Raises `InvalidInput` for two paragraphs of one id, a supporting paragraph that is not there, a hop that refers to
     itself, to a later one, or to none, and fewer hops than one.
@@ -53,7 +53,7 @@ def distinct_aliases(aliases: Iterable[str], answer: str) -> tuple[str, ...]:
 
 
 def say_unsearched(rows: Iterable[Question | InvalidRow], source: Path) -> Iterator[Question | InvalidRow]:
-    """The rows; that questions bring paragraphs which this run does not search is said once."""
+    """Pass the rows on; log once that questions bring paragraphs which this run does not search."""
     is_said = False
     for row in rows:
         if not is_said and isinstance(row, Question) and row.paragraphs:
@@ -63,7 +63,8 @@ def say_unsearched(rows: Iterable[Question | InvalidRow], source: Path) -> Itera
 
 
 def check_invalid(invalid: Sequence[InvalidRow], read: int, *, is_any_valid: bool) -> None:
-    """Raises `InvalidInput`, with the first of them, when more rows are invalid than a run bears, or none is valid."""
+    """Check that no more rows are invalid than a run accepts, and that one is valid. Raises `InvalidInput` with the
+    first invalid one."""
     if not invalid or (is_any_valid and len(invalid) <= _MOST_INVALID * read):
         return
     first = invalid[0]

@@ -1,4 +1,4 @@
-"""Documents from rows: of archives that are known by their fields, and of rows with any columns.
+"""Read documents from rows: those of archives that are known by their fields, and rows with any columns.
 
     {"arxiv_id": "2504.00016", "title": "…", "abstract": "…", "authors": ["…"], "listed_date": "2025-04-02", "url": "…"}
     {"id": "wikinews_2019_000", "title": "…", "date": "2019-01-04", "source": "Wikinews", "text": "…", "url": "…"}
@@ -65,28 +65,28 @@ _TITLES = frozenset(USUAL["title"])
 _LANGUAGE = re.compile(r"([a-z]{2})(?:[-_].*)?", re.IGNORECASE)
 _LABELLED = re.compile(r"(.+?):(\w+=.*)")
 EACH = "each"
-"""In place of a source's name: each document of the file is a source by itself, as papers are."""
+"""Value in place of a source's name that makes each document of the file a source by itself, as papers are."""
 _FORM = f"FILE:kind=KIND,source=NAME (or source={EACH}: each document is a source by itself)"
 _KINDS: tuple[str, ...] = get_args(SourceKind)
 
 
 def parse_columns(text: str) -> dict[str, str]:
-    """A column map of documents (`rows.tables.parse_column_map`)."""
+    """Read a column map of documents (`rows.tables.parse_column_map`)."""
     return parse_column_map(text, USUAL, "documents")
 
 
 class FileLabels(NamedTuple):
-    """What is said of all documents of a file, over what the file says."""
+    """Labels that a person gives to all documents of a file; they replace what the file says."""
 
     source: str | None = None
-    """A name, or `EACH`."""
+    """Name of the source, or `EACH`; None: as the file says."""
     kind: SourceKind | None = None
 
 
 def parse_document_files(texts: Iterable[str]) -> tuple[tuple[Path, ...], dict[str, FileLabels]]:
-    """`news.jsonl:kind=news,source=wire` as a path, and the labels by path; `news.jsonl` has none.
+    """Read `news.jsonl:kind=news,source=wire` as a path, and its labels by path; `news.jsonl` has no labels.
 
-    Raises `InvalidInput` for a label that files do not have, and a kind that there is not.
+    Raises `InvalidInput` for a label that files do not have, and for a kind that does not exist.
     """
     paths: list[Path] = []
     labels: dict[str, FileLabels] = {}
@@ -100,7 +100,7 @@ def parse_document_files(texts: Iterable[str]) -> tuple[tuple[Path, ...], dict[s
 
 
 def read_given(files: Iterable[str], options: Mapping[str, Any]) -> tuple[tuple[Path, ...], dict[str, Any]]:
-    """Paths, and the options of `documents.read_documents`, of files with labels and `columns` as text."""
+    """Paths and the options of `documents.read_documents`, read from files with labels and from `columns` as text."""
     paths, labels = parse_document_files(map(str, files))
     columns = options.get("columns")
     rest = {name: value for name, value in options.items() if name != "columns"}
@@ -120,12 +120,12 @@ def _labels(path: str, text: str) -> FileLabels:
 
 
 def check_columns(column_map: Mapping[str, str]) -> dict[str, str]:
-    """The map, when it maps fields of documents only. Raises `InvalidInput` otherwise."""
+    """Return the map, when it maps fields of documents only. Raises `InvalidInput` otherwise."""
     return check_column_map(column_map, USUAL, "documents")
 
 
 def columns_of(names: Sequence[str], column_map: Mapping[str, str], *, is_row: bool = False) -> dict[str, str]:
-    """The column of each field of documents (`rows.tables.find_columns`)."""
+    """Find the column of each field of documents (`rows.tables.find_columns`)."""
     bare = set(map(bare_name, names))
     has_both = "title" not in column_map and "contents" in bare and not bare & _TITLES
     is_untitled = has_both or column_map.get("title") == ""
@@ -151,7 +151,7 @@ def is_document(names: Sequence[str], column_map: Mapping[str, str]) -> bool:
 
 
 def read_row(row: Fields, columns: Mapping[str, str], texts: Sequence[str]) -> SourceDocument:
-    """A row as a document whose `id` is the row's own; `source` is empty when the row names none.
+    """Read a row as a document whose `id` is the row's own; `source` is empty when the row names none.
 
     Without an id, the URL is one; without both, a hash of title and text. Without a kind, what a publisher dates is
     news, all else general. The text is that of the first of the columns `texts` that has one; it may be a list of
@@ -184,7 +184,8 @@ def read_row(row: Fields, columns: Mapping[str, str], texts: Sequence[str]) -> S
 
 
 def as_plain(document: SourceDocument) -> SourceDocument:
-    """The document, HTML in its title and text turned to text. Raises `InvalidInput` for one that is all markup."""
+    """Return the document with HTML in its title and text turned to text. Raises `InvalidInput` for one that is all
+    markup."""
     text = tidy(plain_text(document.text))
     if not text:
         raise InvalidInput("nothing but markup", field="text")
@@ -214,13 +215,13 @@ def _text(row: Fields, column: str) -> str:
 
 
 def with_full_id(document: SourceDocument) -> SourceDocument:
-    """The document, its own id made `source:id`; an id that begins so already stays."""
+    """Return the document with its own id made `source:id`; an id that begins so already stays."""
     native = document.id.removeprefix(f"{document.source}:")
     return replace(document, id=f"{document.source}:{native}")
 
 
 def authors_of(row: Fields, name: str) -> tuple[str, ...]:
-    """Names in a list, or in a text with semicolons between them; none when the field is missing."""
+    """Read names in a list, or in a text with semicolons between them; none when the field is missing."""
     value = row.values.get(name)
     value = parsed(value) if isinstance(value, str) else value
     each = value if isinstance(value, list) else row.text_or_empty(name).split(";")
@@ -229,18 +230,19 @@ def authors_of(row: Fields, name: str) -> tuple[str, ...]:
 
 
 def language_code(text: str) -> str | None:
-    """`en` of `en`, `EN` and `en-US`; None for what does not begin with a code of two letters."""
+    """The language code `en` of `en`, `EN` and `en-US`; None for a text that does not begin with a code of two
+    letters."""
     match = _LANGUAGE.fullmatch(text)
     return match[1].lower() if match else None
 
 
 def one_line(text: str) -> str:
-    """White space of any kind and length as one space."""
+    """Replace white space of any kind and length by one space."""
     return " ".join(text.split())
 
 
 def tidy(text: str) -> str:
-    """With `\\n` for ends of lines and nothing around."""
+    """Replace all line ends by `\\n`, and strip white space around the text."""
     return text.replace("\r\n", "\n").replace("\r", "\n").strip()
 
 
@@ -257,14 +259,14 @@ _ARXIV_ID = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """Rows whose fields need no map."""
+    """A source of documents whose rows are known by their fields, without a column map."""
 
     columns: frozenset[str]
-    """All that are read."""
+    """Names of all columns that are read."""
     recognises: Callable[[Mapping[str, object]], bool]
-    """Whether a row is one of its."""
+    """Whether a row is one of this archive's."""
     read: Callable[[Fields], SourceDocument]
-    """A row as a document with the row's own id. Raises `InvalidInput` naming the field."""
+    """Reads a row as a document with the row's own id. Raises `InvalidInput` naming the field."""
 
 
 def _is_paper(values: Mapping[str, object]) -> bool:
@@ -274,7 +276,7 @@ def _is_paper(values: Mapping[str, object]) -> bool:
 
 
 def read_paper(row: Fields) -> SourceDocument:
-    """A row of arXiv as a document. Raises `InvalidInput` naming the field."""
+    """Read a row of arXiv as a document. Raises `InvalidInput` naming the field."""
     is_listed = "arxiv_id" in row
     id_field = "arxiv_id" if is_listed else "id"
     native = _ARXIV_ID.fullmatch(row.filled_text(id_field))
@@ -330,4 +332,4 @@ ARCHIVES = (
     ),
     Archive(columns=frozenset({"id", "title", "date", "source", "text", "url"}), recognises=_is_news, read=_read_news),
 )
-"""In the order in which they are tried."""
+"""The archives, in the order in which they are tried."""

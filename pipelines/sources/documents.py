@@ -1,4 +1,4 @@
-"""Files of documents, told apart by content, read into `schemas.SourceDocument`.
+"""Read files of documents, told apart by content, into `schemas.SourceDocument`.
 
 JSON Lines, JSON lists, CSV, Parquet, RSS 2.0 and Atom; all but Parquet also in gzip. Rows of archives are known by
 their fields; of all others the columns are found by a map or their names.
@@ -44,7 +44,7 @@ def read_documents(
     labels: Mapping[str, FileLabels] | None = None,
     seen: set[str] | None = None,
 ) -> Iterator[SourceDocument | InvalidRow]:
-    """The documents of all files in their order, and the rows that are none.
+    """Read the documents of all files in order, with an `InvalidRow` for each row that is none.
 
     `column_map` says which column holds which field (`columns.parse_columns`), and that the rows are of no known
     source; entries of feeds have no columns. `source` and `kind` replace what the rows say, and `labels`, by path,

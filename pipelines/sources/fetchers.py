@@ -1,4 +1,4 @@
-"""Live sources of documents behind one protocol: arXiv's export API, GNews, and Google News by way of Serper.
+"""Fetch documents from live sources behind one protocol: arXiv's export API, GNews, and Google News by way of Serper.
 
 Keys come from the environment when a fetch begins, and stand in no error. What is fetched differs from day to day:
 write it to a file first, and make runs from that.
@@ -51,15 +51,17 @@ from trailforge.schemas import (
 
 
 class DocumentFetcher(Protocol):
-    """A live source of documents."""
+    """A live source of documents, found by a query."""
 
     def fetch(
         self, query: str, *, since: date | None = None, until: date | None = None, limit: int = 100
     ) -> AsyncIterator[SourceDocument]:
-        """Up to `limit` documents that the source finds for the query, published from `since` to `until` (included).
+        """Fetch up to `limit` documents that the source finds for the query, published from `since` to `until`
+        (included).
 
-        No document comes twice, and none without text. Raises `InvalidInput` for a request that makes no sense or a key
-        that is not set, `ServerUnavailable` when the source does not answer, and `ProviderError` when it refuses.
+        No document comes twice, and none without text. Raises `InvalidInput` for a request that makes no sense or a
+        key that is not set, `ServerUnavailable` when the source does not answer, and `ProviderError` when it
+        refuses.
         """
         ...
 
@@ -151,7 +153,7 @@ class _PagedSource(ABC):
 class ArxivFetcher(_PagedSource):
     """arXiv's export API (info.arxiv.org/help/api/user-manual): papers by the day of their first version, newest first.
 
-    A query in its syntax (`cat:cs.CL AND ti:search`), or words that all must occur. At most 30,000 results: for more,
+    Queries use its syntax (`cat:cs.CL AND ti:search`), or words that all must occur. At most 30,000 results: for more,
     split the window. A page may be empty before the end, and be there a moment later; and the number of results is
     counted too high, so that an empty page that stays empty is the end. See `retrieval.web.providers`.
     """
@@ -214,7 +216,7 @@ _LANGUAGE = "en"
 class GNewsFetcher(_PagedSource):
     """GNews (docs.gnews.io), search endpoint: articles with a beginning of their text, the newest first.
 
-    A query in its syntax: words, "phrases", AND, OR, NOT. The free plan allows one request a second.
+    Queries are in its syntax: words, "phrases", AND, OR, NOT. The free plan allows one request a second.
     """
 
     name = "GNews"
@@ -261,7 +263,7 @@ def _parse_gnews(content: bytes) -> tuple[int, list[Fields]]:
 class SerperFetcher(_PagedSource):
     """Google News by way of Serper (serper.dev): titles and snippets of articles, in Google's order.
 
-    A query as one types it at Google. `3 weeks ago` names no day, so it is left out.
+    Queries are as one types them at Google. `3 weeks ago` names no day, so it is left out.
     """
 
     name = "Serper"
@@ -332,7 +334,7 @@ def _article(*, url: str, title: str, text: str, published: str | None, language
 
 
 class NewsFetcher:
-    """GNews first; Serper when it gives fewer than `minimum` articles, or fails, as when its quota is used up."""
+    """Fetches from GNews first; from Serper when GNews gives fewer than `minimum` articles or fails (quota used up)."""
 
     def __init__(
         self, *, first: DocumentFetcher | None = None, second: DocumentFetcher | None = None, minimum: int = 10
@@ -344,7 +346,7 @@ class NewsFetcher:
     async def fetch(
         self, query: str, *, since: date | None = None, until: date | None = None, limit: int = 100
     ) -> AsyncIterator[SourceDocument]:
-        """See `DocumentFetcher`. An error of the first provider is raised only if the second fails too."""
+        """Fetch as `DocumentFetcher.fetch`. An error of the first provider is raised only if the second fails too."""
         _check_request(query, since, until, limit)
         seen: set[str] = set()
         failure: ProviderError | None = None
@@ -380,7 +382,7 @@ FETCHERS: Mapping[str, Callable[[], DocumentFetcher]] = {
 def fetch_to_file(
     origin: str, query: str, path: Path, *, since: date | None = None, until: date | None = None, limit: int = 100
 ) -> int:
-    """Write what a source finds as JSON Lines, and say how many documents that is. The file is whole or not there.
+    """Write what a source finds as JSON Lines, and return the number of documents. The file is whole or not there.
 
     Raises `OutputError` for a file that exists, `InvalidInput` for no documents at all, and as `DocumentFetcher.fetch`.
     """

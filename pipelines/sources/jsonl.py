@@ -1,4 +1,4 @@
-"""Our own form: `question` and `answer` suffice, in rows of JSON or of a table.
+"""Read questions of our own form: `question` and `answer` suffice, in rows of JSON or of a table.
 
     {"id": "…", "question": "…", "answer": "…", "aliases": ["…", …], "num_hops": 2,
      "paragraphs": [{"id": "0", "title": "Title", "text": "Sentence."}, "A text without a title.", …],
@@ -49,13 +49,13 @@ USUAL: dict[str, tuple[str, ...]] = {
     "correct_options": ("correctoptions",),
     "answer_set": ("answerset",),
 }
-"""Columns by field, as `rows.tables.find_columns` takes them."""
+"""Usual names of columns for each field, as `rows.tables.find_columns` takes them."""
 _NEEDED = ("question", "answer")
 FORM = (
     f"needed: {', '.join(_NEEDED)}; optional: {', '.join(name for name in USUAL if name not in _NEEDED)}; "
     "under other names: --columns question=COLUMN,answer=COLUMN"
 )
-"""What a question of our own form is made of, for messages."""
+"""Description of a question of our own form, for messages."""
 _ONE_ANSWER = "a list: give one answer in `answer`, and further spellings of it in `aliases`"
 _ANSWERS = "answers"
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -79,7 +79,7 @@ V = TypeVar("V")
 
 
 def parse_columns(text: str | None) -> dict[str, str]:
-    """`question=query,answer=gold` as fields of our own form and the columns that hold them (`USUAL`).
+    """Read `question=query,answer=gold` as fields of our own form and the columns that hold them (`USUAL`).
 
     Raises `InvalidInput` for a field that questions do not have.
     """
@@ -87,16 +87,16 @@ def parse_columns(text: str | None) -> dict[str, str]:
 
 
 def read_given(files: Iterable[Path], options: Mapping[str, Any]) -> tuple[tuple[Path, ...], dict[str, Any]]:
-    """Paths, and the options of a run over questions, with `columns` as text."""
+    """The paths and options of a run over questions, with `columns` as text."""
     rest = {name: value for name, value in options.items() if name != "columns"}
     columns = parse_columns(options.get("columns"))
     return tuple(files), rest | ({"column_map": columns} if columns else {})
 
 
 def read(row: Fields, column_map: Mapping[str, str] = _NONE) -> Question:
-    """A row as a question. Raises `InvalidInput` naming the field.
+    """Read a row as a question. Raises `InvalidInput` naming the field.
 
-    Without an id, a hash of question and answer is one.
+    Where there is no id, a hash of question and answer takes its place.
     """
     names = tuple(row.values)
     columns = _columns(names, tuple(column_map.items()))

@@ -1,4 +1,4 @@
-"""Sources that people rejected, one by one or by a pattern, which the next run leaves out."""
+"""Leave out of the next run the sources that people rejected, one by one or by a pattern."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from trailforge.schemas import FileEntry, InvalidInput, PatternField, RefusedPat
 REASON = "rejected_by_curator"
 PATTERN_REASON = "refused_pattern"
 LONGEST_PATTERN = 1000
-"""Characters."""
+"""Number of characters that a pattern may have."""
 SourceKey = tuple[str, str]
-"""A source's id and `hash_source`; `ANY` of all sources of this id."""
+"""The key of a source: its id and its `hash_source`, which `ANY` replaces to mean all sources of this id."""
 ANY = ""
 _TELLING: tuple[PatternField, ...] = ("question", "text")
 """What tells sources of one id apart, as two files may each have a question `q1`."""
 MATCH_S = 2.0
-"""For one text. A pattern that needs more goes through exponentially many ways: the run stops before anything is paid
-for, so what is refused never depends on how fast a machine is."""
+"""Seconds that a search for a pattern in one text may take. A pattern that needs more goes through exponentially
+many ways: the run stops before anything is paid for, so what is refused never depends on how fast a machine is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusals:
-    """What people said of earlier runs, as far as the next run's sources go."""
+    """The sources that the next run leaves out, since people refused them in earlier runs."""
 
     sources: Mapping[SourceKey, str] = field(default_factory=dict)
-    """Who gave which reason, by the refused source."""
+    """The person and the reason behind each refused source."""
     patterns: tuple[RefusedPattern, ...] = ()
     logs: tuple[FileEntry, ...] = ()
-    """The files that this was read from; `rows`: words in them."""
+    """The files that the refusals were read from; `rows`: number of decisions in them."""
     by_id_alone: int = 0
-    """Rejections of which nobody knows what their source said: they hold for all sources of its id."""
+    """Number of rejections whose source's content is not known: they hold for all sources of its id."""
 
     def __post_init__(self) -> None:
         for each in self.patterns:
@@ -48,9 +48,9 @@ class Refusals:
 
     @property
     def hash(self) -> str:
-        """12 hex digits over all that is refused and why; empty when nothing is.
+        """A hash of 12 hex digits over all that is refused and why; empty when nothing is.
 
-        What sources say is no part of it: which of them are left out, the inputs tell.
+        The content of sources is not hashed: which of them are left out follows from the inputs.
         """
         if not (self.sources or self.patterns):
             return ""
@@ -70,18 +70,19 @@ class Refusals:
 
 
 NONE = Refusals()
-"""Of a run that nobody said anything before."""
+"""The refusals of a run that no earlier decisions are given to."""
 
 
 def hash_source(source: Any) -> str:
-    """12 hex digits of the hash of what a source says besides its id, white space apart."""
+    """A hash of 12 hex digits over what a source says besides its id, white space apart."""
     fields = pattern_fields(type(source))
     texts = [" ".join(text.split()) for name in _TELLING if name in fields for text in fields[name](source)]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
 
 
 def refused_sources(rulings: Mapping[str, Iterable[Ruling]]) -> dict[SourceKey, str]:
-    """Questions, documents and paths that nothing is to be made of again, with who gave which reason.
+    """Find the questions, documents and paths that nothing is to be made of again, with the person and the reason
+    behind each.
 
     `rulings`: by the hash of their source, `ANY` where it is not known.
 
@@ -115,7 +116,8 @@ def refused_sources(rulings: Mapping[str, Iterable[Ruling]]) -> dict[SourceKey, 
 
 
 def compile_pattern(pattern: str) -> regex.Pattern[str]:
-    """A pattern ready to be searched for. Raises `InvalidInput` for none, and for one that every text matches."""
+    """Compile a pattern for searches. Raises `InvalidInput` for text that is no pattern, and for one that every text
+    matches."""
     if len(pattern) > LONGEST_PATTERN:
         raise InvalidInput(f"longer than {LONGEST_PATTERN:,} characters", field="pattern")
     try:
@@ -140,7 +142,8 @@ def is_match(pattern: RefusedPattern, source: Any) -> bool:
 
 @cache
 def pattern_fields(record: type) -> Mapping[PatternField, Parts]:
-    """What a pattern can be held against, of this kind of source; any of the texts may match."""
+    """The fields of this kind of source that a pattern can be held against, with the texts of each; any of them may
+    match."""
     inputs = (load_dataset(name).inputs for name in dataset_names())
     return next((table.patterns for table in inputs if table.record is record), {})
 

@@ -1,1 +1,1 @@
-"""Question sets in the shapes they are published in: one module per data set."""
+"""Read question sets in the shapes they are published in: one module for each data set."""

@@ -16,7 +16,7 @@ KEYS = frozenset({"question", "q1", "a1", "q2"})
 
 
 def read(row: Fields) -> Question:
-    """A row as a question. Raises `InvalidInput` naming the field."""
+    """Read a row as a question. Raises `InvalidInput` naming the field."""
     answer = row.filled_text("answer")
     first = next(filter(None, row.texts("a1")), "")
     if not first:

@@ -23,7 +23,7 @@ _DEEPEST = 20
 
 
 def read(row: Fields) -> Question:
-    """A row as a question. Raises `InvalidInput` naming the field."""
+    """Read a row as a question. Raises `InvalidInput` naming the field."""
     answers = tuple(dict.fromkeys(_answers(row.value("answer"))))
     if not answers:
         raise InvalidInput("holds no answer", field="answer")

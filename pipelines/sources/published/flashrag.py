@@ -31,7 +31,7 @@ _ENTITY = re.compile(r"Q[1-9]\d*$")
 
 
 def read(row: Fields) -> Question:
-    """A row as a question. Raises `InvalidInput` naming the field."""
+    """Read a row as a question. Raises `InvalidInput` naming the field."""
     answers = [answer for answer in row.texts("golden_answers") if answer]
     if not answers:
         raise InvalidInput("no golden answer", field="golden_answers")

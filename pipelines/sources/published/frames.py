@@ -25,7 +25,7 @@ _ARTICLE = re.compile(r"/wiki/(?!Special:)(.+)")
 
 
 def read(row: Fields) -> Question:
-    """A row as a question. Raises `InvalidInput` naming the field."""
+    """Read a row as a question. Raises `InvalidInput` naming the field."""
     is_published = "Prompt" in row
     links = list(dict.fromkeys(_links(row)))
     titles = dict.fromkeys(filter(None, map(_title_of, links)))

@@ -17,7 +17,7 @@ _HIDDEN = "?"
 
 
 def read(row: Fields) -> Question:
-    """A row as a question. Raises `InvalidInput` naming the field, also for one that comes with a file."""
+    """Read a row as a question. Raises `InvalidInput` naming the field, also for a question that comes with a file."""
     if row.text_or_empty("file_name"):
         raise InvalidInput("comes with a file, and agents here read texts that a search finds", field="file_name")
     answer = row.filled_text("Final answer")

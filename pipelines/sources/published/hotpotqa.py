@@ -22,11 +22,11 @@ KEYS = frozenset({"question", "context", "supporting_facts"})
 
 
 Context = Sequence[tuple[str, Sequence[str]]]
-"""Title and sentences of each paragraph."""
+"""The title and the sentences of each paragraph."""
 
 
 def read(row: Fields) -> Question:
-    """A row as a question. Raises `InvalidInput` naming the field."""
+    """Read a row as a question. Raises `InvalidInput` naming the field."""
     context = read_context(row) if row.has("context") else ()
     supporting = read_supporting_facts(row, context)
     return Question(
@@ -41,7 +41,7 @@ def read(row: Fields) -> Question:
 
 
 def read_context(row: Fields) -> Context:
-    """The paragraphs in `context`. Raises `InvalidInput` when there is none."""
+    """Read the paragraphs in `context`. Raises `InvalidInput` when there is none."""
     pairs = _pairs(row, "context", "sentences", "sentences", "paragraphs")
     paragraphs = [(title, _sentences(sentences, name)) for title, sentences, name in pairs]
     if not paragraphs:
@@ -50,7 +50,7 @@ def read_context(row: Fields) -> Context:
 
 
 def paragraphs_of(context: Context, *, source: str) -> tuple[Document, ...]:
-    """The paragraphs as documents, sentences joined by one space."""
+    """Make paragraphs into documents, their sentences joined by one space."""
     return tuple(
         Document(id=str(position), title=title, text=" ".join(filter(None, sentences)), source=source)
         for position, (title, sentences) in enumerate(context)
@@ -58,9 +58,10 @@ def paragraphs_of(context: Context, *, source: str) -> tuple[Document, ...]:
 
 
 def read_supporting_facts(row: Fields, context: Context) -> tuple[SupportingDocument, ...]:
-    """The documents in `supporting_facts`, each once; of two paragraphs of one title the first is meant.
+    """Read the documents in `supporting_facts`, each once; where two paragraphs have one title, the first is meant.
 
-    Facts that name no sentence of theirs, as some do, are left out. Empty when the field is null or missing.
+    Facts that name a sentence which does not exist, as some do, are left out. Empty when the field is null or
+    missing.
     """
     if not row.has("supporting_facts"):
         return ()

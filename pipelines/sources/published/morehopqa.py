@@ -27,7 +27,7 @@ _MARK = re.compile(r"#\d")
 
 
 def read(row: Fields) -> Question:
-    """A row as a question. Raises `InvalidInput` naming the field."""
+    """Read a row as a question. Raises `InvalidInput` naming the field."""
     paragraphs = paragraphs_of(read_context(row) if row.has("context") else (), source=NAME)
     ids = {paragraph.title: paragraph.id for paragraph in reversed(paragraphs)}
     hops = tuple(_hop(step, ids) for step in _steps(row, "question_decomposition"))

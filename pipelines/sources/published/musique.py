@@ -21,7 +21,7 @@ KEYS = frozenset({"question", "question_decomposition", "paragraphs"})
 
 
 def read(row: Fields) -> Question:
-    """A row as a question. Raises `InvalidInput` naming the field."""
+    """Read a row as a question. Raises `InvalidInput` naming the field."""
     if not row.flag("answerable", default=True):
         raise InvalidInput("unanswerable question (MuSiQue-Full row)", field="answerable")
     answer = row.filled_text("answer")

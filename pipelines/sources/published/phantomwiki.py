@@ -19,7 +19,7 @@ KEYS = frozenset({"question", "answers", "query", "answer_variable"})
 
 
 def read(row: Fields) -> Question:
-    """A row as a question. Raises `InvalidInput` naming the field."""
+    """Read a row as a question. Raises `InvalidInput` naming the field."""
     answers = tuple(dict.fromkeys(str(each).strip() for each in row.items("answers")))
     if not answers or not all(answers):
         raise InvalidInput("holds no answer, or an empty one", field="answers")

@@ -49,12 +49,12 @@ _WORDINGS = {
 
 
 Triple = tuple[str, str, str]
-"""Head, relation, tail."""
+"""An evidence triple: head, relation and tail."""
 _BRACKETS = re.compile(r" \([^()]*\)$")
 
 
 def read(row: Fields) -> Question:
-    """A row as a question. Raises `InvalidInput` naming the field."""
+    """Read a row as a question. Raises `InvalidInput` naming the field."""
     asked, answer = row.filled_text("question"), row.filled_text("answer")
     context = read_context(row) if row.has("context") else ()
     supporting, triples = read_supporting_facts(row, context), _triples(row)
