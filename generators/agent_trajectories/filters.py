@@ -224,9 +224,9 @@ def other_answers(row: AgentTrajectory) -> Verdict:
 def ungrounded_answer(row: AgentTrajectory) -> Verdict:
     """Reject an answer that its searches did not bring, or that the conversation was not given of what they brought.
 
-    What a call beside the conversation has read is not seen by the turn that answers. A gold answer that it says in other words,
-    and what either goes by too, are as good; yes and no are exempt. Score: how many turns that it was given state it; 0
-    where no search brought it.
+    What a call beside the conversation has read is not seen by the turn that answers. A gold answer that it says in
+    other words, and what either goes by too, are as good; yes and no are exempt. Score: how many turns that it was
+    given state it; 0 where no search brought it.
     """
     names = names_of_answer(row.episode.answer, row.golds)
     is_found = is_stated(read_texts(row.episode, row.episode.question), names)
@@ -241,8 +241,9 @@ def ungrounded_answer(row: AgentTrajectory) -> Verdict:
 def answer_leaked(row: AgentTrajectory, *, bridges: Bridges = "checked") -> Verdict:
     """Reject an episode in which a turn says the answer before any text given to it states that answer.
 
-    The answer of a hop counts as `bridges` rules. Queries count as what is said, the turn that answers does not. The answer itself may not be guessed, nor what a
-    comparison draws it from. What stands in the question is no leak, nor are yes and no. Score: how many turns do.
+    The answer of a hop counts as `bridges` rules. Queries count as what is said, the turn that answers does not. The
+    answer itself may not be guessed, nor what a comparison draws it from. What stands in the question is no leak, nor are yes and no. Score:
+    how many turns do.
     """
     question, names = row.episode.question, names_of_answer(row.episode.answer, row.golds)
     guarded, read = guarded_facts(question, names, row.gold_hops, bridges), given_by_message(row)
@@ -281,8 +282,8 @@ def repeated_search(row: AgentTrajectory) -> Verdict:
 
 
 def early_relation(row: AgentTrajectory) -> Verdict:
-    """Reject an episode that asks a graph for a later hop's relation while it names only what an earlier hop is of, as a
-    film for a place of birth. Score: number of such relations."""
+    """Reject an episode that asks a graph for a later hop's relation while it names only what an earlier hop is of, as
+    a film for a place of birth. Score: number of such relations."""
     return count_faults("early_relation", find_early_requests(way_of(row)), describe_early)
 
 
@@ -306,10 +307,10 @@ def too_long(row: AgentTrajectory, *, most: int) -> Verdict:
 
 
 def known_from_memory(memory: FromMemory, *, most: float) -> Verdict:
-    """Reject a question that the same model answers without any search. Score: share of right answers, corrected for chance, half
-    right ones by half.
+    """Reject a question that the same model answers without any search.
 
-    When all replies were cut nobody knows, and the question is not taken.
+    Score: share of right answers, corrected for chance, half right ones by half. When all replies
+    were cut nothing is known, and the question is not taken.
     """
     if not memory.answers:
         detail = f"no verdict: all {memory.draws} replies were cut"

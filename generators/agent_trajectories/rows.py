@@ -115,7 +115,7 @@ def made_of(row: AgentTrajectory, question: Question, judge: JudgeOptions | None
 
 
 def with_shares(rows: Sequence[AgentTrajectory]) -> list[AgentTrajectory]:
-    """Return all draws on a question, each with the number of draws and of right ones; admitted guesses are not right."""
+    """Return all draws on a question, with the numbers of draws and of right ones; admitted guesses do not count."""
     right = sum(row.episode.scores.right >= 1.0 and not admission_of(row) for row in rows)
     return [replace(row, draws=len(rows), right_draws=right) for row in rows]
 
