@@ -242,8 +242,8 @@ def answer_leaked(row: AgentTrajectory, *, bridges: Bridges = "checked") -> Verd
     """Reject an episode in which a turn says the answer before any text given to it states that answer.
 
     The answer of a hop counts as `bridges` rules. Queries count as what is said, the turn that answers does not. The
-    answer itself may not be guessed, nor what a comparison draws it from. What stands in the question is no leak, nor are yes and no. Score:
-    how many turns do.
+    answer itself may not be guessed, nor what a comparison draws it from. What stands in the question is no leak, nor
+    are yes and no. Score: how many turns do.
     """
     question, names = row.episode.question, names_of_answer(row.episode.answer, row.golds)
     guarded, read = guarded_facts(question, names, row.gold_hops, bridges), given_by_message(row)

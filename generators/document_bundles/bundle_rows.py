@@ -33,7 +33,7 @@ _MUCH_SHARED = 0.25
 """Of a document's text, in another one: half as much as makes it a copy."""
 
 Fate = Literal["kept", "rejected", "candidate"]
-"""`candidate`: its bundle's filters pass it, and the run has not chosen among all candidates yet."""
+"""What became of a question. `candidate`: the filters of its bundle pass it, and the run has not chosen yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
