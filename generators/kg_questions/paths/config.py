@@ -97,8 +97,8 @@ class KgPathConfig:
     max_fan_out: int = 50
     """Most entities that a fact's relation may lead to from its known end."""
     min_functionality: float = 0.75
-    """Smallest functionality of a relation that is to lead to one entity, in its direction: how many entities they lead
-    from, over how many triples they have; 1 when they never lead to two."""
+    """Smallest functionality of a relation that is to lead to one entity, in its direction: how many entities it leads
+    from, over how many triples it has; 1 when it never leads to two."""
     min_triples: int = 10
     """Fewest triples of a relation that is to lead to one entity; fewer do not show how many it usually leads to."""
     max_guess: float = 0.1
