@@ -80,7 +80,7 @@ def demand(
 
 
 def register(root: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command `demand`."""
     root.command("demand", epilog=EPILOG)(demand)
 
 

@@ -404,5 +404,5 @@ _EPILOG = """Examples:\n
 
 
 def register(root: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command `evaluate`."""
     root.command(epilog=_EPILOG)(evaluate)

@@ -122,8 +122,9 @@ class KgGeneratorConfig:
     reward: Literal["default", "paper"] = "default"
     """The form of the reward. `paper`: as printed, with its gain for an episode that never searches."""
     recall_similarity: float = 1.0
-    """Similarity from which on a document counts as found; see `DynaSearcherConstants.recall_similarity`. The encoder
-    is that of `retrieval`; without one, words alone are compared."""
+    """Similarity from which on a passage of another title counts as a supporting document; see
+    `DynaSearcherConstants.recall_similarity`. The encoder is that of `retrieval`; without one, words alone are
+    compared."""
     max_pairs: int = 4
     """Most contrastive pairs of a question."""
     prompts: KgPromptNames = field(default_factory=KgPromptNames)

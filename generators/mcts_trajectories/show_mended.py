@@ -21,7 +21,7 @@ from trailforge.schemas import ErrorType, SearchTree, Step, StepPair, Trajectory
 
 Aspect = Literal["sub_question", "query", "passages", "answer"]
 Agreement = Literal["same", "alike", "differs"]
-"""`alike`: other words or another order, but what is asked, found or answered is the same."""
+"""How far two steps agree. `alike`: other words or order, but what is asked, found or answered is the same."""
 MEANINGS: Mapping[ErrorType, str] = {
     "retrieval": "The search brought the wrong passages; another search for the same sub-question brought better ones.",
     "reasoning": "The passages held the right answer; a wrong one was read out of them.",

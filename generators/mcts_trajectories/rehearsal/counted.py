@@ -127,7 +127,7 @@ def share_of(counted: Share) -> float:
 
 
 def with_shares(behaviour: Behaviour, **shares: float) -> Behaviour:
-    """Return the behaviour with these shares in place of the counted ones, in thousandths."""
+    """Return the behaviour with these shares in place of the counted ones, each as so many of a thousand."""
     return replace(behaviour, **{name: (round(1000 * share), 1000) for name, share in shares.items()})
 
 
