@@ -1,4 +1,4 @@
-"""`trailforge audit`: which questions can be answered from what is searched, and why the others cannot."""
+"""`trailforge audit`: find which questions can be answered from what is searched, and why others cannot."""
 
 from __future__ import annotations
 

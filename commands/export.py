@@ -1,4 +1,4 @@
-"""`trailforge training-set` and `trailforge export`: rows for training out of finished runs."""
+"""`trailforge training-set` and `trailforge export`: make rows for training out of finished runs."""
 
 from __future__ import annotations
 

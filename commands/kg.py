@@ -1,4 +1,4 @@
-"""`trailforge kg`: build, query and inspect a knowledge graph; `trailforge world`: a test bed from one."""
+"""`trailforge kg`: build, query and inspect a knowledge graph; `trailforge world`: make a test bed from one."""
 
 from __future__ import annotations
 

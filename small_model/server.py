@@ -24,7 +24,7 @@ _QUIET_THREADS = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
 
 
 class EmbeddedServer(LocalServer):
-    """llama.cpp's OpenAI-compatible server on a free loopback port."""
+    """Runs llama.cpp's OpenAI-compatible server on a free loopback port."""
 
     def __init__(self, model: str = SMOLLM2.name, *, slots: int = EMBEDDED_SLOTS) -> None:
         super().__init__("the embedded model", stop_within_s=_STOP_WITHIN_S)

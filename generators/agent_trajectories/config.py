@@ -104,7 +104,7 @@ class AgentGeneratorConfig:
 
     @property
     def numbers(self) -> Any:
-        """The agent's configuration with these settings. Raises `InvalidInput` for one that it does not have."""
+        """The agent's configuration with these settings. Raises `InvalidInput` for a setting that the agent lacks."""
         record = self.declared.config
         known = [each.name for each in fields(record) if each.name not in _SAMPLING]
         # A whole text for an answer is right by no matcher, so an agent that can be asked for a box is.

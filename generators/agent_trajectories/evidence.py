@@ -86,7 +86,7 @@ def given_by_message(row: AgentTrajectory) -> list[list[Passage]]:
 
 
 def find_hops(row: AgentTrajectory) -> tuple[int | None, ...]:
-    """For each hop the 0-based search that first brought what it needs; None: none did.
+    """Return for each hop the 0-based search that first brought what it needs; None: none did.
 
     That is its supporting document, or another passage that says its answer and a word of what it is asked of. Where
     not each hop has a document of its own, the supporting documents alone, as the episode's scores have them.

@@ -51,12 +51,12 @@ _LONG, _ALIKE = 5, 0.7
 
 
 def weigh_known(answer: str, golds: Sequence[str]) -> float:
-    """Return how far an answer from memory agrees with a gold one: 1.0, 0.5 or 0.0. Lenient: who may know it needs no
-    search.
+    """Return how far an answer from memory agrees with a gold one: 1.0, 0.5 or 0.0.
 
-    1.0 where it says a gold answer and maybe more, has all of its words, or names its place or person ("Saginaw" for
-    "Saginaw, Michigan"); 0.5 for a date's year, for the region of such a place, and for near misses: a part of the
-    name ("Stevens" for "George Stevens") and another spelling of it ("Anna Amalie").
+    It is lenient, since a model that may know the answer needs no search: 1.0 where it says a gold answer and maybe
+    more, has all of its words, or names its place or person ("Saginaw" for "Saginaw, Michigan"); 0.5 for a date's year,
+    for the region of such a place, and for near misses: a part of the name ("Stevens" for "George Stevens") and another
+    spelling of it ("Anna Amalie").
     """
     if mcts_reward(answer, golds) or cover_exact_match(answer, golds, word_boundary=True):
         return 1.0

@@ -1,5 +1,5 @@
-"""What a run holds on one bundle: its documents, its questions, why some were rejected, why it is a bundle; and on all
-of them what people choose them by."""
+"""Collect what a run holds on one bundle: its documents, its questions, why some were rejected, why it is a bundle;
+and on all bundles the figures by which people choose them."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ class Hold:
     """How well a bundle holds together, measured on the document that is held least."""
 
     cosine: float
-    """The mean cosine of that document to the others."""
+    """The mean cosine of this document to the others."""
     shared: float | None
-    """The sum over shared names that that document reaches with half of the others; None where the run did not store
+    """The sum over shared names that this document reaches with half of the others; None where the run did not store
     it."""
     copied: float | None
     """The largest share of a document's text that another one holds; None where the run did not store it."""

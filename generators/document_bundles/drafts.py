@@ -77,8 +77,8 @@ def describe_finds(bundle: Bundle, documents: Sequence[SourceDocument], longest:
     """Describe what a rule finds that may join two documents, for the writer to look at first; empty where it finds
     nothing.
 
-    Of each two the names that both have; then names of which either one of two tells what the other does not, with a
-    sentence of each. No sentence stands twice.
+    It lists for each two documents the names that both have; then names of which either one of two tells what the other
+    does not, with a sentence of each. No sentence stands twice.
     """
     numbers = {document.id: number for number, document in enumerate(documents, start=1)}
     told = {each.id: ToldNames.of(each.title, shown_text(each, longest)) for each in documents}

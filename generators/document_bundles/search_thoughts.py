@@ -36,8 +36,8 @@ class PlanThoughtConfig:
     """How the thought before a gold plan is worded, by rule or by the model, and how the model is asked."""
 
     source: ThoughtSource = "templates"
-    """`model`: one call for an episode that is kept and would have the templates'; they stay where code cannot confirm
-    what the model says."""
+    """What words the thought. `model`: one call for an episode that is kept and would have the templates'; they stay
+    where code cannot confirm what the model says."""
     max_tokens: int = 4096
     temperature: float = 0.0
     top_p: float = 1.0

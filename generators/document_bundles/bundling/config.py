@@ -54,7 +54,7 @@ class BundleConfig:
     max_name_share: float = 0.1
     """Largest share of documents that a joining name stands in, although in ten documents a name always may stand."""
     source_name_share: float = 1.0
-    """A name in a larger share of a source's documents, of eight or more, is its own, its place or who speaks for it,
+    """A name in a larger share of a source's documents, of eight or more, is its own, its place or its speaker,
     and joins none of them: two offices of one state have the state in common whatever they tell. 1: such names join."""
     min_retold: float = 0.0
     """In a bundle of news each document tells of one matter with another: words of the titles, by rarity, figures and

@@ -1,4 +1,4 @@
-"""Which documents are worth bundling: long enough, in a language we ask in, text and not markup or tables.
+"""Judge which documents are worth bundling: long enough, in a language we ask in, text and not markup or tables.
 
 Like `filters/`, a check answers with a `Verdict` and drops nothing.
 """

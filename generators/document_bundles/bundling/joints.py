@@ -1,4 +1,4 @@
-"""What two documents tell of a name that both have: the joints at which a question leads from one to the other.
+"""Find what two documents tell of a name that both have: the joints at which a question leads from one to the other.
 
 A question calls a thing by what one document says of it, and asks for what the other one says. So a joint is a name
 with a sentence of each document that has it and says what the other document does not: figures, and words with a

@@ -22,7 +22,7 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Documents:
-    """What bundling knows of n documents."""
+    """All that bundling knows of n documents."""
 
     vectors: np.ndarray
     """Vectors of the documents, shape (n, d), float32, of length 1."""

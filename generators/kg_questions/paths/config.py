@@ -134,9 +134,8 @@ class KgPathConfig:
     max_same: int = 1
     """Most facts of one relation in a path: nobody asks for the country of the country of a town."""
     excluded: tuple[str, ...] = tuple("|".join((KIND_RELATIONS, PASSING, DISPUTED, PRIVATE)).split("|"))
-    """Relations that are not followed: kinds, which join nearly everything; what is over before a graph is read, as
-    who is at the head of what; what sources dispute or leave vague; and what nobody asks who is not curious about other
-    people's private life."""
+    """Relations that are not followed: kinds, which join nearly everything; what is over before a graph is read, as who
+    heads an office; what sources dispute or leave vague; and what concerns people's private life."""
     symmetric: tuple[str, ...] = ("spouse", "unmarried partner", "partner", "sibling", "shares border with",
                                   "diplomatic relation", "twinned administrative body")  # fmt: skip
     """Relations that hold both ways, stated once or twice."""

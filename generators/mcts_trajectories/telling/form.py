@@ -1,4 +1,4 @@
-"""What the model is asked that tells a trajectory: of each turn the fields of its reply, in order, and what each holds.
+"""Define what the model that tells a trajectory is asked: the fields of its reply for each turn, and what each holds.
 
 Beside the thoughts it says by true and false whether the passages state each claim, a mistake's too, whether a search
 serves its purpose and looks for what is still missing, and whether the reason for a reflection is true; and it names
