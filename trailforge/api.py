@@ -24,7 +24,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """The trajectories that the search of one question found."""
+    """The search tree and the trajectories that the search of one question gave."""
 
     tree: SearchTree
     trajectories: tuple[Trajectory, ...]

@@ -162,7 +162,7 @@ class FactCounts:
     leading: int
     """Number of those facts that may lead to one entity."""
     most: int
-    """Largest number of such facts of one relation."""
+    """Largest number of facts that one relation has."""
 
 
 def _noun_of(kind: str) -> str:
