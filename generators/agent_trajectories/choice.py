@@ -71,8 +71,8 @@ def select(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> Chosen
 
 
 def unread_rows(taken: Sequence[AgentTrajectory], rejected: Sequence[Rejected]) -> list[AgentTrajectory]:
-    """Return the rows whose answer still has to be read for in what the agent read, as nothing names it plainly: those
-    that are taken, and those against which only speaks that what a hop needs was not found."""
+    """Return the rows for which a model still has to read whether their answer is stated, as nothing names it plainly:
+    those that are taken, and those against which only speaks that what a hop needs was not found."""
     lacking = [row for row, _ in rejected if {each.name for each in row.filters if not each.passed} == {LACKING}]
     return [row for row in (*taken, *lacking) if not row.readings and facts_to_read(row)]
 

@@ -192,8 +192,8 @@ def problems_of(row: AgentTrajectory, question: Question, checks: RowChecks) -> 
 
 
 def unlike_memory(row: RejectedRow, question: Question, config: AgentRunConfig) -> str:
-    """Return why a question was wrongly left out as known from memory; empty where it is, or was left out for an
-    error."""
+    """Return why a question was wrongly left out as known from memory; empty where it is known, or was left out
+    for an error."""
     if row.reason != KNOWN:
         return unlike_named(row, question)
     try:

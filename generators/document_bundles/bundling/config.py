@@ -25,10 +25,10 @@ class BundleConfig:
     """How documents are bundled. The defaults scale to any number; `method: recipe` is the paper's."""
 
     method: Method = "partitioned"
-    """How themes are found. `recipe` (R-Search): themes by Ward's agglomerative clustering of reduced vectors, cut by
-    k-means until they are small enough. `hdbscan`: themes by HDBSCAN instead, as in the code that was released with the
-    paper. `greedy`: the nearest documents of different sources first. `partitioned`: `within` in each part of a coarse
-    partition."""
+    """How documents are grouped. `recipe` (R-Search): themes by Ward's agglomerative clustering of reduced vectors, cut
+    by k-means until they are small enough. `hdbscan`: themes by HDBSCAN instead, as in the code that was released with
+    the paper. `greedy`: the nearest documents of different sources first. `partitioned`: `within` in each part of a
+    coarse partition."""
     within: Literal["recipe", "greedy"] = "greedy"
     """The method that `partitioned` uses within a part."""
     reduction: Reduction = "umap"
@@ -66,8 +66,9 @@ class BundleConfig:
     few_weight: float = 2.0
     """How much more a fact about a rare name counts when bundles are ranked."""
     figure_weight: float = 8.0
-    """How much a kind of figures counts in the ranking of bundles that one document has several of and the other tells
-    which is meant, or that both have of one thing (`measures.count_figures`). 0: such figures are not looked for."""
+    """How much a kind of figures counts in the ranking of bundles, where one document has several of the kind and the
+    other tells which is meant, or where both have one of the same thing (`measures.count_figures`). 0: such figures are
+    not looked for."""
     event_days: int = 2
     """Most days between news that may report one event, for the ranking of bundles."""
     window_days: int = 0
