@@ -53,7 +53,7 @@ _PANELS = {
         "push",
     ),
 }
-"""Headings of `--help`, in order, with their commands; all others make data."""
+"""Headings of `--help` in order, each with its commands; commands that stand under none of them make data."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -110,7 +110,7 @@ _arrange(app)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point: errors become one line and an exit code."""
+    """Run the command line: an error becomes one line on standard error and an exit code."""
     _quiet()
     # For every process that a command starts: none may import what happens to lie in the folder it is started in.
     os.environ.setdefault("PYTHONSAFEPATH", "1")

@@ -1,1 +1,1 @@
-"""Groups of commands of `trailforge`, and the options that several of them share. Nothing heavy is loaded here."""
+"""Groups of commands of `trailforge`, and the options that several of them share. This package loads nothing heavy."""

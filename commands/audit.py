@@ -1,4 +1,4 @@
-"""`trailforge audit`: which questions can be answered from what is searched, and why the others cannot."""
+"""`trailforge audit`: find which questions can be answered from what is searched, and why others cannot."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ AuditedFolder = Annotated[
         help="Folder of an audit of these questions (`trailforge audit`): leave out what cannot be answered.",
     ),
 ]
-"""Of the commands that ask questions."""
+"""The option `--audited` of the commands that ask questions."""
 _EPILOG = """Examples:\n
     trailforge audit musique_dev.jsonl indexes/wiki --out audits/musique\n
     trailforge audit worlds/first/questions.jsonl worlds/first/corpus.jsonl --out audits/first\n
@@ -178,5 +178,5 @@ def _show_estimate(request: AuditRequest, server: ModelServer | None) -> None:
 
 
 def register(root: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command `audit`."""
     root.command(epilog=_EPILOG)(audit)

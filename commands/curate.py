@@ -49,7 +49,7 @@ _MOST_NAMED = 3
 
 
 class Field(StrEnum):
-    """What a pattern is matched against: the values of `PatternField`."""
+    """The field that a pattern is matched against: the values of `PatternField`."""
 
     QUESTION = "question"
     ANSWER = "answer"
@@ -224,7 +224,7 @@ def stats(folder: RunFolder) -> None:
 
 
 def register(root: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands of `trailforge curate`."""
     root.add_typer(app, name="curate")
 
 

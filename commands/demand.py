@@ -1,4 +1,4 @@
-"""`trailforge demand`: what an agent fails at, as quotas for those that make or take questions."""
+"""`trailforge demand`: turn what an agent fails at into quotas for commands that make or take questions."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def demand(
 
 
 def register(root: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command `demand`."""
     root.command("demand", epilog=EPILOG)(demand)
 
 

@@ -1,4 +1,4 @@
-"""`trailforge evaluate`: agents over back ends on questions, as a grid that can go on."""
+"""`trailforge evaluate`: run agents over back ends on questions, as a grid that can be resumed."""
 
 from __future__ import annotations
 
@@ -404,5 +404,5 @@ _EPILOG = """Examples:\n
 
 
 def register(root: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command `evaluate`."""
     root.command(epilog=_EPILOG)(evaluate)

@@ -1,4 +1,4 @@
-"""`trailforge training-set` and `trailforge export`: rows for training out of finished runs."""
+"""`trailforge training-set` and `trailforge export`: make rows for training out of finished runs."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def export(
 
 
 def register(root: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands `training-set` and `export`."""
     root.command("training-set", epilog=TRAINING_SET_EPILOG)(training_set)
     root.command("export", epilog=EXPORT_EPILOG)(export)
 

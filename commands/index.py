@@ -316,7 +316,7 @@ def query(
 
 
 def register(root: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands of `trailforge index`."""
     root.add_typer(app, name="index")
 
 

@@ -1,4 +1,4 @@
-"""`trailforge kg`: build, query and inspect a knowledge graph; `trailforge world`: a test bed from one."""
+"""`trailforge kg`: build, query and inspect a knowledge graph; `trailforge world`: make a test bed from one."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def stats(
 
 
 class Names(StrEnum):
-    """Names of the entities of a world."""
+    """Whether the entities of a world keep the graph's names or get invented ones."""
 
     REAL = "real"
     INVENTED = "invented"
@@ -227,7 +227,7 @@ def world(
 
 
 def register(root: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands of `trailforge kg`, and `world`."""
     root.add_typer(app, name="kg")
     root.command("world", epilog=WORLD_EPILOG)(world)
 

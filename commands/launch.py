@@ -1,4 +1,4 @@
-"""`trailforge launch`: what a command needs on Slurm or Kubernetes, as files; and trainings that go to a launcher."""
+"""`trailforge launch`: write what a command needs on Slurm or Kubernetes, and hand trainings to a launcher."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def _dataset_of(command: str) -> DataSet:
 def launch_elsewhere(
     context: typer.Context, launcher: LauncherName | None, launch: Path | None, print_files: bool, out: Path
 ) -> bool:
-    """Whether the command was handed to a launcher (or printed), so that there is nothing to do here."""
+    """Hand the command to a launcher, or print its files, and return whether that leaves nothing to do here."""
     if launcher is None:
         if launch is not None or print_files:
             raise InvalidInput("--launch and --print want a --launcher", field="launcher")
@@ -230,7 +230,7 @@ def launch_elsewhere(
 
 
 def command_line(context: typer.Context) -> list[str]:
-    """The words after `trailforge` that give this command with these options, those of launching left out."""
+    """Return the words after `trailforge` that give this command with these options, without those of launching."""
     names: list[str] = []
     above: Any = context
     while above.parent is not None:
@@ -255,5 +255,5 @@ def _texts(value: Any) -> list[str]:
 
 
 def register(root: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands of `trailforge launch`."""
     root.add_typer(app, name="launch")

@@ -276,7 +276,7 @@ def _show_comparison(first: str, second: str, comparison: Comparison) -> None:
 
 
 def register(root: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands that show what was made."""
     root.command(epilog=COMPARE_EPILOG)(compare)
     root.command("verify", epilog=VERIFY_EPILOG)(verify)
     root.command("show", epilog=SHOW_EPILOG)(show)

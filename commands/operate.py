@@ -326,7 +326,7 @@ def restore_command(
 
 
 def register(root: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands for operating runs."""
     root.command("serve-model", epilog=SERVE_EPILOG)(serve_model)
     root.command("doctor", epilog=DOCTOR_EPILOG)(doctor)
     root.command("nightly", epilog=NIGHTLY_EPILOG)(nightly_command)

@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -27,32 +27,33 @@ QuestionColumns = Annotated[
     str | None,
     typer.Option("--columns", help="Column names of your own questions, e.g. question=query,answer=gold."),
 ]
-"""As data sets' commands take it (`pipelines.dataset.QUESTION_COLUMNS`)."""
+"""The option `--columns`, as the commands of data sets take it too (`pipelines.dataset.QUESTION_COLUMNS`)."""
 
 
 DemandFile = Annotated[
     Path | None,
     typer.Option("--demand", help="YAML file of quotas (`trailforge demand`) by which questions are taken or made."),
 ]
-"""As commands take it that make or take questions."""
+"""The option `--demand` of commands that make or take questions."""
 
 
 class Redo(StrEnum):
-    """Which replies are asked for again."""
+    """Which stored replies are asked for again."""
 
     TRUNCATED = "truncated"
     REFUSED = "refused"
 
 
 class ThoughtsPlace(StrEnum):
-    """Where a model's thoughts are."""
+    """Where a model's thoughts stand: in a field of their own, or in the reply's text."""
 
     SEPARATE = "separate"
     INLINE = "inline"
 
 
 BACK_ENDS = "dense, bm25, hybrid, linear_rag, hippo_rag_plain, raptor_plain, hyper_graph_rag_plain, graph_rag_plain"
-"""Those of `retrieval.backends.BACKENDS` that ask no model. `--help` does not load them; a test compares the two."""
+"""Back ends of `retrieval.backends.BACKENDS` that ask no model. `--help` does not load them; a test compares the
+two."""
 
 
 def _read_kind(text: str) -> str:
@@ -177,7 +178,7 @@ ServerSeed = Annotated[int, typer.Option(help="Seed of the model's sampling.")]
 
 @dataclass(frozen=True, slots=True)
 class ModelServer:
-    """A model, and what it may cost."""
+    """A served model, and what its calls may cost."""
 
     config: ModelConfig
     has_prices: bool
@@ -197,7 +198,7 @@ class ModelServer:
         parameters: str = "",
         preset: ModelConfig | None = None,
     ) -> ModelServer | None:
-        """As the options say, over a preset's model; None where neither has a URL."""
+        """Return the server that the options describe, over a preset's model; None where neither has a URL."""
         from trailforge.inference import Caps, Prices
         from trailforge.inference.provider import check_server_url
         from trailforge.pipelines.runs import ModelConfig
@@ -240,7 +241,8 @@ def check_training_set(folder: Path) -> None:
 
 
 def read_prices(text: str) -> dict[str, Any]:
-    """Of a million tokens of prompts, of completions and, where it is said, of cached prompts: fields of a model."""
+    """Read prices per million tokens of prompts, of completions and, where it is given, of cached prompts: fields of a
+    model."""
     names = ("prompt_price_per_million", "completion_price_per_million", "cached_price_per_million")
     try:
         numbers = [float(each) for each in text.split(",")]
@@ -253,20 +255,20 @@ def read_prices(text: str) -> dict[str, Any]:
 
 
 def prices_of(server: ModelServer | None) -> Prices | None:
-    """Those that were given."""
+    """Return the prices that were given, or None."""
     return server.config.prices if server and server.has_prices else None
 
 
 @contextlib.asynccontextmanager
 async def ask_server(server: ModelServer | None, folder: Path) -> AsyncIterator[Asker | None]:
-    """Who asks the model, with the ledger beside the index. Fails at once when the server is not there."""
+    """Open the asker of a model, with its ledger beside the index. It fails at once when the server is not there."""
     async with open_asker(server, folder.with_name(f"{folder.name}.ledger.sqlite"), run=folder.name) as asker:
         yield asker
 
 
 @contextlib.asynccontextmanager
 async def open_asker(server: ModelServer | None, file: Path, *, run: str) -> AsyncIterator[Asker | None]:
-    """The same with its ledger in a file; None without a server."""
+    """Open the asker of a model, with its ledger in `file`; None without a server."""
     if server is None:
         yield None
         return
@@ -283,7 +285,7 @@ async def open_asker(server: ModelServer | None, file: Path, *, run: str) -> Asy
 
 
 def read_settings(record: type[T], path: Path | None) -> T:
-    """A record from a YAML file; without one its defaults."""
+    """Read a record from a YAML file; without a file, return its defaults."""
     import yaml
 
     from trailforge.schemas import from_dict, located
@@ -303,7 +305,7 @@ def read_settings(record: type[T], path: Path | None) -> T:
 
 
 def documents_of(corpus: Path, columns: str | None = None) -> Iterator[Document]:
-    """A corpus in any of its shapes. Raises `InvalidInput` for none of them, some of it when it is read.
+    """Read a corpus in any of its shapes. Raises `InvalidInput` for any other file, sometimes only while it is read.
 
     `columns`: a column map, of passages or, with a field that only they have, of questions that bring paragraphs.
     """

@@ -52,7 +52,8 @@ _EPILOG = """Examples:
 def register(app: typer.Typer) -> None:
     """Add the command of every data set that declares one, and the one that fetches documents.
 
-    One that cannot be loaded takes no other command away: `load_dataset` says what is wrong to who asks for its runs.
+    One that cannot be loaded takes no other command away: `load_dataset` says what is wrong when its runs are asked
+    for.
     """
     from trailforge.pipelines import dataset_names, load_dataset
 
@@ -240,7 +241,7 @@ def _executor(prefect: bool) -> Callable[[RunRequest], Manifest]:
 
 
 class Origin(StrEnum):
-    """Live sources."""
+    """The live sources from which documents are fetched."""
 
     ARXIV = "arxiv"
     GNEWS = "gnews"

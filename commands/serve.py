@@ -213,5 +213,5 @@ def _print_line(line: str) -> None:
 
 
 def register(root: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command `serve-search`."""
     root.command("serve-search", epilog=SERVE_SEARCH_EPILOG)(serve_search)

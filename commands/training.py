@@ -221,7 +221,7 @@ def rl(
 
 
 def register(root: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands of `trailforge train`."""
     root.add_typer(app, name="train")
 
 

@@ -1,1 +1,1 @@
-"""From one item to its records: one module per dataset, and what they share."""
+"""Make records from one input item: a package for each data set, and the code that several of them share."""

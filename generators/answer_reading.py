@@ -1,6 +1,6 @@
-"""What passages say of one fact, read by a model in one call: of the graph's facts, and of what an answer rests on.
+"""Ask a model in one call what passages say of one fact: a fact of the graph, or one that an answer rests on.
 
-Whoever asks it asks with the same words (`prompts/read_fact.txt`) and hears the same "not stated".
+All callers use the same prompt (`prompts/read_fact.txt`) and get the same "not stated".
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from trailforge.schemas import FactReading, MalformedReply, Question
 PROMPT = "read_fact"
 """The name of the prompt, in `generators/prompts`."""
 PURPOSE = "read_answer"
-"""Under which the calls on answers are counted."""
+"""The purpose under which calls that read for answers are counted."""
 AnswerCheck = Literal["off", "reading"]
 """Whether what the answer of a selected episode rests on is read once more. `reading`: by the model, where no sentence
 and no triple states it plainly."""
 
 
 class ReadRow(Protocol):
-    """A row whose answer is read once more."""
+    """A row whose answer can be read for once more."""
 
     @property
     def uid(self) -> str:
-        """Of this row alone."""
+        """Identifier that no other row has."""
         ...
 
 
@@ -38,12 +38,12 @@ C = TypeVar("C")
 
 
 def most_facts(questions: Sequence[Question]) -> float:
-    """The facts that are read for an answer to one of these questions at most, on average."""
+    """Return the most facts that are read for an answer to one of these questions, on average."""
     return fmean(len(answering_facts(each.question, each.golds, each.decomposition)) for each in questions)
 
 
 def limit_of(check: AnswerCheck) -> str:
-    """What a card says of how far an answer's grounding was judged, as a line of its limits."""
+    """Return the sentence in which a card says how far the grounding of answers was judged."""
     by_words = "- That an answer stands in what was read is judged by words"
     if check == "off":
         return f"{by_words}; that it follows from it is not judged."
@@ -65,14 +65,14 @@ async def read_passages(
     sample: int = 0,
     grammar: str | None = None,
 ) -> str:
-    """A short answer to a question from lines that were read; empty when the model says nothing, or not to its end."""
+    """Ask for a short answer to a question from these lines; empty when the model says nothing, or not to its end."""
     text = fill(prompt, question=question, context="\n".join(lines))
     reply = await asker.text(text, purpose=purpose, sampling=sampling, sample=sample, grammar=grammar)
     return read_short_answer(reply.answer or "", most_words)
 
 
 async def read_facts(facts: Sequence[SoughtFact], read: Callable[[str], Awaitable[str]]) -> tuple[FactReading, ...]:
-    """What `read` says to the question of each fact, all at once.
+    """Return what `read` answers to the question of each fact; all are asked at once.
 
     A reading that says nothing, or not to its end, is no verdict on the episode: it raises `MalformedReply`, as `read`
     raises what the client does, and the question is counted as failed.
@@ -94,7 +94,8 @@ async def choose_read(
     unread: Callable[[C], Sequence[R]],
     read: Callable[[R, Meter], Awaitable[R]],
 ) -> tuple[C, Meter]:
-    """The choice among rows once each of those `unread` was read once more, and the calls of that. `chosen`: as it is.
+    """Choose among rows again after each of those that `unread` names was read once more; return the choice and the
+    calls. `chosen`: as it is.
 
     Where a row does not state its answer, the next best takes its place and is read in turn.
     """

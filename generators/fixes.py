@@ -1,4 +1,4 @@
-"""What the data sets do alike with a row that a person fixed: see `Table.refit`.
+"""Shared steps that refit a row after a person fixed it; see `Table.refit`.
 
 What a fix decides is put in its other places, too. What was searched for and found stays as it was. Scores of filters
 that ask a model, or know the other rows, were measured on the row as it was: those are dropped, the others measured
@@ -15,14 +15,14 @@ from trailforge.schemas import FilterScore, InvalidInput, Verdict
 
 
 def check_verdicts(*verdicts: Verdict) -> None:
-    """Raise `InvalidInput` for the first that rejects the fixed row."""
+    """Raise `InvalidInput` for the first verdict that rejects the fixed row."""
     for verdict in verdicts:
         if not verdict.keep:
             raise InvalidInput(f"filter {verdict.reason} rejects it then: {verdict.detail}")
 
 
 def check_aliases(aliases: Iterable[str]) -> None:
-    """Raise `InvalidInput` for an alias of articles and punctuation alone."""
+    """Raise `InvalidInput` for an alias that consists of articles and punctuation alone."""
     if not all(any(map(str.isalnum, normalize_answer(alias))) for alias in aliases):
         raise InvalidInput("says nothing once articles and punctuation are taken away", field="answer_aliases")
 
@@ -30,6 +30,7 @@ def check_aliases(aliases: Iterable[str]) -> None:
 def remeasure(
     scores: Sequence[FilterScore], verdicts: Sequence[Verdict], dropped: AbstractSet[str]
 ) -> tuple[FilterScore, ...]:
-    """The scores of a row that its fixes leave, those of these verdicts anew."""
+    """Return the scores of a row that its fix leaves valid, with those of `verdicts` measured anew and `dropped` left
+    out."""
     anew = {each.reason: FilterScore(name=each.reason, score=each.score, passed=each.keep) for each in verdicts}
     return tuple(anew.get(score.name, score) for score in scores if score.name not in dropped)

@@ -1,4 +1,5 @@
-"""Pairs of a better and a worse episode of one question, for preference training: what all that draw episodes share.
+"""Make pairs of a better and a worse episode of one question for preference training, for all data sets that draw
+episodes.
 
 Which two make a pair, and where they part, a data set says for itself; what both have said before is a common prompt.
 Here is the row, and what holds for all: no pair prefers what the reward of its protocol pays less, no worse episode is
@@ -21,28 +22,29 @@ class Drawn(Protocol):
 
     @property
     def uid(self) -> str:
-        """Of this episode alone."""
+        """Identifier of this episode alone."""
         ...
 
     @property
     def question_id(self) -> str:
-        """Of its question."""
+        """Identifier of the episode's question."""
         ...
 
     @property
     def provenance(self) -> Provenance:
-        """Whence it is."""
+        """Where the episode comes from."""
         ...
 
 
 def common_prefix(first: Sequence[Message], second: Sequence[Message]) -> int:
-    """How many messages at the beginning are the same."""
+    """Count the messages at the beginning that are the same in both conversations."""
     same = (one == other for one, other in zip(first, second, strict=False))
     return next((i for i, is_same in enumerate(same) if not is_same), min(len(first), len(second)))
 
 
 def make_pair(good: Drawn, bad: Drawn, verdict: Verdict, place: int, **fields: Any) -> ContrastivePair:
-    """The pair of two episodes that part at a message. `verdict`: that against the bad one; `fields`: all others."""
+    """Make the pair of two episodes that part at a message. `verdict`: that against the bad episode; `fields`: all
+    other fields."""
     keys = tuple(dict.fromkeys((*good.provenance.call_keys, *bad.provenance.call_keys)))
     return ContrastivePair(
         uid=hashlib.sha256(f"{good.uid}\0{bad.uid}".encode()).hexdigest()[:16],
@@ -58,7 +60,7 @@ def make_pair(good: Drawn, bad: Drawn, verdict: Verdict, place: int, **fields: A
 
 
 def best_pair(pairs: Iterable[ContrastivePair], truth: GroundTruth | None) -> ContrastivePair | None:
-    """Of the pairs that one bad episode could make the one that parts latest; None when there is none.
+    """Return the pair that parts latest among those that one bad episode could make; None when there is none.
 
     Those of which the reward pays the bad one more than the good one are left out. `truth`: what the reward compares
     with; None where there is no reward.
@@ -68,7 +70,7 @@ def best_pair(pairs: Iterable[ContrastivePair], truth: GroundTruth | None) -> Co
 
 
 def distinct_pairs(pairs: Iterable[ContrastivePair]) -> list[ContrastivePair]:
-    """The first of those whose bad episodes are the same up to the turn at which they part."""
+    """Keep the first of the pairs whose bad episodes are the same up to the turn at which they part."""
     first: dict[tuple[Message, ...], ContrastivePair] = {}
     for pair in pairs:
         first.setdefault(pair.bad_messages[: pair.diverges_at + 1], pair)

@@ -1,4 +1,4 @@
-"""The options that say what agents search, shared by several data sets."""
+"""Options that say what agents search, shared by several data sets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ QUESTION_HINTS = {
     ),
     "low_reward": "rewards are below the preset's `selection.filters.min_reward`",
 }
-"""`DataSet.hints` of those that make episodes of questions."""
+"""Hints (`DataSet.hints`) of the data sets that make episodes of questions."""
 _SCOPES = ("question", "corpus")
 KG_FILTER = RunOption(
     help="Which triples an agent reads: those that the model chooses, those asked for, the first five, all. Default: "
@@ -70,12 +70,12 @@ SEARCHED = {
     "query_prefix": RunOption(help="Prefix the encoder expects before a query. Default: as above."),
     "passage_prefix": RunOption(help="Prefix it expects before a passage. Default: as above."),
 }
-"""Options of a data set's command, which `search_given` reads."""
+"""Options of a data set's command that `search_given` reads."""
 
 
 def take_in(inputs: RunInputs, folder: Path, config: Any) -> Settings:
-    """`DataSet.take_in` of those that search: questions of a file as shards in the run's folder, without what people
-    refuse; with paragraphs where these are searched, and gold hops where they lead."""
+    """Serve as `DataSet.take_in` of data sets that search: write a file's questions as shards into the run's folder,
+    without what people refuse; with paragraphs where these are searched, and gold hops where they lead."""
     from trailforge.pipelines.sources import take_in_questions
 
     return take_in_questions(
@@ -89,14 +89,15 @@ def take_in(inputs: RunInputs, folder: Path, config: Any) -> Settings:
 
 
 def packages(config: Any, inputs: RunInputs) -> tuple[str, ...]:
-    """`DataSet.packages` of those that search: what back end and encoder import, and the names of a graph."""
+    """Serve as `DataSet.packages` of data sets that search: the modules of back end and encoder, and those of a graph's
+    names."""
     has_graph = bool(inputs.options.get("kg") or getattr(config, "kg", ""))
     found = search_given(config.retrieval, inputs.options).packages
     return (*found, "rapidfuzz") if has_graph else found
 
 
 def filter_given(filter_of_triples: str, options: Mapping[str, Any]) -> Any:
-    """The filter of triples of a preset, or the one that is given: one of `protocols.result_filters.KgFilter`.
+    """Return the filter of triples that is given, or else the preset's: one of `protocols.result_filters.KgFilter`.
 
     Raises `InvalidInput` for another.
     """
@@ -107,8 +108,8 @@ def filter_given(filter_of_triples: str, options: Mapping[str, Any]) -> Any:
 
 
 def search_given(config: RetrievalConfig, options: Mapping[str, Any]) -> RetrievalConfig:
-    """With the documents, the scope, the back end and the encoder that are given; `retrieval.scope.with_hash` looks
-    whether they are there.
+    """Return the configuration with the documents, the scope, the back end and the encoder that are given;
+    `retrieval.scope.with_hash` looks whether they are there.
 
     Raises `InvalidInput` when they do not go together.
     """
@@ -134,8 +135,8 @@ def search_given(config: RetrievalConfig, options: Mapping[str, Any]) -> Retriev
 
 
 def unlike_named(row: RejectedRow, question: Question) -> str:
-    """What is wrong with leaving a question out because it names its answer; empty where it does, and of a question
-    that was left out for something else."""
+    """Return why a question was wrongly left out as one that names its answer; empty where it does name it, or was left
+    out for something else."""
     from trailforge.filters import answer_in_question
     from trailforge.schemas import Verdict
 
@@ -148,7 +149,7 @@ def unlike_named(row: RejectedRow, question: Question) -> str:
 def count_support(
     question: Question, brought: Sequence[TitledText], config: RetrievalConfig, *, has_searched: bool
 ) -> SupportCount:
-    """Whether the searches for a question brought one of its supporting documents: by title, or by its words.
+    """Count whether the searches for a question brought one of its supporting documents: by title, or by its words.
 
     `brought`: passages, and texts without a title that hold some. The web is left out, whose pages have other titles
     and words than the documents of a data set.

@@ -1,4 +1,4 @@
-"""The stage that holds questions of all inputs against each other: its one shard, what it reads and leaves behind."""
+"""The stage that compares questions of all inputs with each other: its one shard, what it reads and what it writes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Row = TypeVar("Row", BundleQuestion, KgQuestion)
 
 
 def only_shard(written: Sequence[Shard], made_of: str = "") -> Shard:
-    """The one shard of this stage: the questions of all inputs."""
+    """Return the one shard of this stage, which stands for the questions of all inputs."""
     rows = sum(shard.rows for shard in written)
     return Shard(name="selection", input=CANDIDATES, first=0, rows=rows, made_of=made_of)
 
 
 def read_candidates(folder: Path, written: Sequence[Shard], record: type[Row]) -> Iterator[Row]:
-    """What the filters of single questions kept, in the order of the inputs."""
+    """Yield the rows that the filters of single questions kept, in the order of the inputs."""
     for shard in written:
         path = folder / CANDIDATES / f"{shard.name}.parquet"
         if path.exists():
@@ -36,7 +36,8 @@ def read_candidates(folder: Path, written: Sequence[Shard], record: type[Row]) -
 def write_parts(
     folder: Path, table: str, record: type[Row], rows: Sequence[Row], size: int
 ) -> tuple[tuple[FileEntry, ...], tuple[Shard, ...]]:
-    """Write a table that one stage makes whole, `size` rows a file; its files, and these as shards of a next stage."""
+    """Write a table that one stage makes whole, `size` rows a file; return its files, and these as shards of a next
+    stage."""
     files: list[FileEntry] = []
     shards: list[Shard] = []
     for first in range(0, len(rows), size):
@@ -58,7 +59,7 @@ def finish_selection(
     files: Sequence[FileEntry],
     next_shards: tuple[Shard, ...] = (),
 ) -> None:
-    """Write who is rejected and why, and the receipt. `files`: those of the rows that are kept."""
+    """Write the rejected rows with their reasons, and the receipt. `files`: those of the kept rows."""
     left = [rejected_row(NAME, row.uid, verdict, to_dict(row)) for row, verdict in rejected]
     entry = write_table(folder, "rejected", REJECTED, RejectedRow, left)
     books = stage(NAME, inputs=len(kept) + len(left), accepted=len(kept), rejected=[row.reason for row in left])

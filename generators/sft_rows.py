@@ -1,4 +1,4 @@
-"""Conversations as rows for supervised training."""
+"""Turn conversations into rows for supervised training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def whole_conversation(
     reward: TrajectoryReward,
     right_by: RightBy,
 ) -> SftRow:
-    """A row's whole conversation; the loss is taken on the turns that are marked for it."""
+    """Return a row's whole conversation as an SFT row; the loss is taken on the turns that are marked for it."""
     return SftRow(
         uid=row.uid,
         trajectory_uid=row.uid,
@@ -42,5 +42,6 @@ def whole_conversation(
 
 
 def without_answer(row: SftRow) -> SftRow:
-    """A conversation that answers wrongly, to learn its searches from: the loss is not taken on its last turn."""
+    """Return a row to learn searches from a conversation that answers wrongly: the loss is not taken on its last
+    turn."""
     return replace(row, train=(*row.train[:-1], False), right_by=None, is_wrong=True)

@@ -24,66 +24,68 @@ import yaml
 from trailforge.schemas import InvalidInput
 
 GROUP = "trailforge.datasets"
-"""Of entry points: name of a data set that presets can be for, and where it declares itself."""
+"""Group of the entry points that declare data sets: each has the name of a data set for which presets can be
+written."""
 
 _HOUSE = files(__name__)
 _LARGEST = 1 << 16
-"""Bytes. The largest of ours has a twentieth of it."""
+"""Largest size of a preset file in bytes. The largest of ours has a twentieth of it."""
 _MOST_DEEP = 50
 _NOT_YAML = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError)
-"""What PyYAML raises; all but the first for a value that is none of its tag's, as a date that does not exist."""
+"""Errors that PyYAML raises. All but the first concern a value that its tag does not allow, as a date that does not
+exist."""
 
 
 @cache
 def declared_datasets() -> dict[str, EntryPoint]:
-    """The data sets that are installed, in alphabetical order; none is loaded."""
+    """Return the installed data sets in alphabetical order; none is loaded."""
     return {each.name: each for each in sorted(entry_points(group=GROUP), key=lambda each: each.name)}
 
 
 def preset_names(dataset: str | None = None) -> list[str]:
-    """The presets that come with the project; those for a data set."""
+    """Return the names of the presets that come with the project; with `dataset`, of those for that data set."""
     return [name for name in _names(_HOUSE) if dataset is None or _content(name).get("dataset", dataset) == dataset]
 
 
 def training_preset_names() -> list[str]:
-    """The training presets that come with the project."""
+    """Return the names of the training presets that come with the project."""
     return _names(_HOUSE / "train")
 
 
 def load_training_preset(name_or_path: str) -> dict[str, Any]:
-    """What a training preset, by name or by a YAML file's path, says. Raises `InvalidInput` when there is none."""
+    """Read a training preset by its name or by a YAML file's path. Raises `InvalidInput` when there is none."""
     return _based(name_or_path, _HOUSE / "train")
 
 
 def load_evaluation_preset(name_or_path: str) -> dict[str, Any]:
-    """What an evaluation's preset, by name or by a YAML file's path, says. Raises `InvalidInput` when there is none."""
+    """Read an evaluation's preset by its name or by a YAML file's path. Raises `InvalidInput` when there is none."""
     return _based(name_or_path, _HOUSE / "evaluation")
 
 
 def index_preset_names() -> list[str]:
-    """The presets of indexes that come with the project."""
+    """Return the names of the presets of indexes that come with the project."""
     return _names(_HOUSE / "index")
 
 
 def load_index_preset(name_or_path: str) -> dict[str, Any]:
-    """What an index's preset, by name or by a YAML file's path, says. Raises `InvalidInput` when there is none."""
+    """Read an index's preset by its name or by a YAML file's path. Raises `InvalidInput` when there is none."""
     return _based(name_or_path, _HOUSE / "index")
 
 
 def load_bands(name_or_path: str) -> dict[str, Any]:
-    """What a file of bands, by name or by a YAML file's path, says. Raises `InvalidInput` when there is none."""
+    """Read a file of bands by its name or by a YAML file's path. Raises `InvalidInput` when there is none."""
     house = _HOUSE / "bands"
     return _read(name_or_path, house, lambda: _names(house))
 
 
 def load_night(name_or_path: str) -> dict[str, Any]:
-    """What a night's preset, by name or by a YAML file's path, says. Raises `InvalidInput` when there is none."""
+    """Read a night's preset by its name or by a YAML file's path. Raises `InvalidInput` when there is none."""
     house = _HOUSE / "nights"
     return _read(name_or_path, house, lambda: _names(house))
 
 
 def load_preset(name_or_path: str, dataset: str) -> dict[str, Any]:
-    """What a preset, by name or by a YAML file's path, says for a data set.
+    """Read what a preset, given by its name or by a YAML file's path, says for a data set.
 
     Raises `InvalidInput` when there is none, it is no mapping, or it is for another data set.
     """
@@ -104,8 +106,8 @@ def load_preset(name_or_path: str, dataset: str) -> dict[str, Any]:
 
 
 def datasets_of(name_or_path: str) -> list[str]:
-    """The data sets that a preset names: by its key `dataset`, else by sections of their own and what the preset that
-    it builds on names; none for the others.
+    """Return the data sets that a preset names: by its key `dataset`, else by sections of their own and what the preset
+    that it builds on names; none for the others.
 
     Raises as `load_preset`.
     """

@@ -1,4 +1,5 @@
-"""What the packaged 135M model needs in place of a large one: rules, grammars, guided episodes, its server."""
+"""What the packaged model of 135 million parameters needs in place of a large one: rules, grammars, guided episodes, a
+server."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Questions over a bundle for a small model: rules rewrite what is quoted, the model does small steps.
+"""Write questions over a bundle with a small model: rules rewrite what is quoted, the model does small steps.
 
 Asked to write a question for a quoted sentence and its answer, a model of 135 million parameters gave 2 usable ones in
 144 draws for 18 sentences. What it can do is choose a word and read. So rules find a name that two documents share,
@@ -32,7 +32,7 @@ _WH = {True: "Who is", False: "What is the name of"}
 
 @dataclass(slots=True)
 class StepWork:
-    """One bundle under way. `meter` counts its calls."""
+    """One bundle that is being turned into questions. `meter` counts its calls."""
 
     item: BundleInput
     context: BundleContext
@@ -40,7 +40,8 @@ class StepWork:
     joins: str = ""
 
     async def write(self) -> list[BundleQuestion]:
-        """Drafts, as many as are asked for at most, taken from each shared name in turn. Raises `ProviderError`."""
+        """Write at most as many drafts as are asked for, taken from each shared name in turn. Raises
+        `ProviderError`."""
         documents = self.item.documents
         nouns, unknown = nouns_of(documents)
         for name in unknown:
@@ -54,11 +55,11 @@ class StepWork:
         return [draft_row(draft_of(each), n, self.item, self.context) for n, each in enumerate(joined[:wanted])]
 
     async def mend(self, row: BundleQuestion, against: Verdict, number: int) -> BundleQuestion | None:
-        """None: the rules have written all that they can."""
+        """Return None: the rules have already written all drafts that they can."""
         return None
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
-        """First what is described, then the question with its name in the place of that."""
+        """Answer first what is described, and then the question with that name in the place of the description."""
         if not documents:
             return await self._from_memory(row.asked().text, sample)
         passages = [Passage(id=d.id, title=d.title, text=d.text, score=0.0) for d in documents]
@@ -137,7 +138,7 @@ def _unnamed(joined: Joined) -> str:
 
 
 def draft_of(joined: Joined) -> dict[str, Any]:
-    """As `generators.document_bundles.drafts.row_of` takes it."""
+    """Return a draft in the form that `generators.document_bundles.drafts.row_of` takes."""
     bridge = joined.bridge
     hops = [
         {

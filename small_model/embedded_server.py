@@ -1,4 +1,4 @@
-"""Runs llama.cpp's server on a GGUF file: `python -m trailforge.small_model.embedded_server PORT SLOTS WEIGHTS`.
+"""Run llama.cpp's server on a GGUF file: `python -m trailforge.small_model.embedded_server PORT SLOTS WEIGHTS`.
 
 It is a process of its own and ends when its standard input does, so it never outlives the process that started it,
 however that one died.
@@ -15,7 +15,7 @@ _THREADS = 2
 
 
 def main(port: int, slots: int, weights: str) -> None:
-    """Serve until standard input ends."""
+    """Serve a model until standard input ends."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()  # pyright: ignore[reportAttributeAccessIssue]

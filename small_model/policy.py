@@ -1,4 +1,4 @@
-"""Splits by rule, among which a small model chooses: the plug-in `rules` of the group `trailforge.policies`."""
+"""Split questions by rule, and let a small model choose: the plug-in `rules` of the group `trailforge.policies`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _MAX_CANDIDATES = 8
 
 
 class RulePolicy:
-    """Candidates and atomicity by rule, the model choosing: for models too small to split (origin `rule`)."""
+    """Splits and judges questions by rule and lets the model choose, for models too small to split (origin `rule`)."""
 
     def __init__(self, asker: Asker, prompts: PolicyPrompts, config: PolicyConfig) -> None:
         self._asker, self._prompts, self._config = asker, prompts, config
 
     async def judge(self, sub_questions: Sequence[str]) -> list[bool]:
-        """Decomposable is what has a good split."""
+        """Judge a sub-question as decomposable when rules find a good split of it."""
         return [is_decomposable(sub_question) for sub_question in sub_questions]
 
     async def propose(self, sub_question: str, count: int) -> Proposal:
-        """The model's choice first, then the rules' order."""
+        """Propose splits: the model's choice first, then the others in the order of the rules."""
         candidates = candidate_splits(sub_question)[:_MAX_CANDIDATES]
         if self._config.model_chooses and len(candidates) > 1:
             chosen = await self._choose(sub_question, candidates)

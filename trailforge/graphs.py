@@ -37,13 +37,13 @@ _PLAIN = (str, int, float, bool)
 
 
 def to_networkx(value: object, *, around: Iterable[str] = (), hops: int = 2, most: int = 1_000) -> nx.Graph:
-    """What has a graph, as one; what is shown of a node or an edge is an attribute.
+    """Return the graph of a value; what is shown of a node or an edge is an attribute.
 
     A `Plan`, a `Rollout` or a `Trajectory`: sub-questions by their positions, from 1, with answers where they are
     known; an edge leads to what needs the answer. A `SearchPlan`, or what has one (`SearchEpisode`, `BundleQuestion`):
-    queries by id. A `SearchTree`: plans by id. A `KgResult`, or triples: entities by id, an edge for each triple. Of an
-    `OpenIndex` and a `KgStore` what lies `around` names or ids: of an index within so many `hops`, of both the nearest
-    `most` nodes or triples. Raises `InvalidInput` for what has no graph, and a plan that is none.
+    queries by id. A `SearchTree`: plans by id. A `KgResult`, or triples: entities by id, an edge for each triple. For
+    an `OpenIndex` and a `KgStore` the graph holds what lies `around` names or ids: of an index within so many `hops`,
+    of both the nearest `most` nodes or triples. Raises `InvalidInput` for what has no graph, and a plan that is none.
     """
     match value:
         case SearchPlan():
@@ -74,7 +74,7 @@ def to_networkx(value: object, *, around: Iterable[str] = (), hops: int = 2, mos
 
 
 def save_graphml(graph: nx.Graph, path: Path) -> None:
-    """Write it as GraphML, which Gephi, yEd and Cytoscape read; without characters that XML cannot say."""
+    """Write a graph as GraphML, which Gephi, yEd and Cytoscape read, without the characters that XML cannot hold."""
     bare: nx.Graph = graph.__class__(**_said(graph.graph))
     bare.add_nodes_from((_bare(node), _said(data)) for node, data in graph.nodes(data=True))
     edges = graph.edges(keys=True, data=True) if isinstance(graph, nx.MultiGraph) else graph.edges(data=True)

@@ -1,4 +1,4 @@
-"""Questions -> verified episodes of any agent over any back end, SFT rows in its protocol, pairs for DPO."""
+"""Turn questions into verified episodes of any agent over any back end, with SFT rows in its protocol and DPO pairs."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from trailforge.schemas import AgentTrajectory, ContrastivePair, Question, SftRo
 
 NAME = "agent_trajectories"
 DRAW, EPISODE, FILTER = "draw", "episode", "filter"
-"""Lines of the books."""
+"""The names of the lines in the run's books that count draws, episodes and filtered episodes."""
 _HERE = "trailforge.generators.agent_trajectories"
 
 DATASET = DataSet(

@@ -1,4 +1,4 @@
-"""The card of a run of agent trajectories: what all cards have, who was right and how surely, examples."""
+"""Write the card of a run of agent trajectories: the common parts, who was right and how surely, and examples."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LIMITS = (
 
 
 def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
-    """The card as Markdown; its plot is written beside it."""
+    """Return the card of a run as Markdown, and write its plot beside it."""
     config: AgentRunConfig = run_configuration(DATASET, settings)
     rows, pairs = list(rows_of(folder, NAME, AgentTrajectory)), list(rows_of(folder, "pairs", ContrastivePair))
     sources = [*of_questions(folder, config.card), *over_corpus(config.retrieval, config.card)]
@@ -86,7 +86,7 @@ def _summary(
 
 
 def describe_tables(generator: AgentGeneratorConfig, *, has_rows: bool, has_pairs: bool) -> list[str]:
-    """What the tables beside the episodes hold, in a line each."""
+    """Describe each table that stands beside the episodes in one line."""
     lines = []
     if not (generator.sft_protocol or generator.sft_calls):
         lines.append("There are no SFT rows: the agent is sent raw text that it goes on with, and no turns of a chat.")

@@ -1,4 +1,4 @@
-"""Which of a question's episodes are taken, best first, and pairs of a better and a worse one."""
+"""Choose which of a question's episodes are taken, best first, and pair better ones with worse ones."""
 
 from __future__ import annotations
 
@@ -32,18 +32,20 @@ from trailforge.schemas import AgentTrajectory, ContrastivePair, GroundTruth, Ve
 
 SURPLUS, SAME_ROUTE, WRONG = "surplus", "same_route", "wrong_answer"
 _MOST_SHARED = 0.5
-"""Of the documents that the shorter of two routes read, that the other may have read, too."""
+"""Largest share of the documents of the shorter of two routes that the other route may have read too."""
 _OF_ANSWER = frozenset({WRONG, "ungrounded_answer", "unstated_answer", "other_answers", "right_by_chance"})
-"""Reasons that judge the answer alone, and not what was searched."""
+"""The reasons for rejection that judge the answer alone, and not what was searched."""
 Rejected = tuple[AgentTrajectory, Verdict]
-"""With the first verdict against it."""
+"""Rejected episodes, each with the first verdict against it."""
 
 
 def select(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> Chosen[AgentTrajectory]:
-    """All draws on a question, each once and with what its filters measured: those that are taken, best first, and the
-    others in the order of their draws.
+    """Choose among all draws on a question, each given once and with what its filters measured.
 
-    What is best says `_rank`. One more is taken only if it goes another way than those before it. The cap comes last.
+    Those that are taken come best first, and the others in the order of their draws.
+
+    `_rank` decides which is best. One more is taken only if it goes another way than those before it. The cap comes
+    last.
     """
     sound: list[AgentTrajectory] = []
     rejected: list[Rejected] = []
@@ -69,8 +71,8 @@ def select(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> Chosen
 
 
 def unread_rows(taken: Sequence[AgentTrajectory], rejected: Sequence[Rejected]) -> list[AgentTrajectory]:
-    """The rows of which it has not been read yet whether their answer is stated, though nothing names it: those that
-    are taken, and those against which only speaks that what a hop needs was not found."""
+    """Return the rows for which a model still has to read whether their answer is stated, as nothing names it plainly:
+    those that are taken, and those against which only speaks that what a hop needs was not found."""
     lacking = [row for row, _ in rejected if {each.name for each in row.filters if not each.passed} == {LACKING}]
     return [row for row in (*taken, *lacking) if not row.readings and facts_to_read(row)]
 
@@ -98,8 +100,8 @@ def _rank(row: AgentTrajectory) -> tuple[float, ...]:
 
 
 def is_same_route(one: AgentTrajectory, other: AgentTrajectory) -> bool:
-    """Do two episodes ask one thing alike, or about the same names in whatever words, or read mostly the same
-    documents?"""
+    """Tell whether two episodes ask alike, or ask about the same names in any words, or read mostly the same
+    documents."""
     if set(requests_of(one.episode.searches)) & set(requests_of(other.episode.searches)):
         return True
     if ask_about_the_same(way_of(one), way_of(other)):
@@ -109,8 +111,8 @@ def is_same_route(one: AgentTrajectory, other: AgentTrajectory) -> bool:
 
 
 def preference_pairs(good: Sequence[AgentTrajectory], rejected: Sequence[Rejected], most: int) -> list[ContrastivePair]:
-    """At most so many pairs of a better and a worse episode of one question, those with a wrong answer and those that
-    part latest first.
+    """Return at most `most` pairs of a better and a worse episode of one question: those with a wrong answer come
+    first, then those that part latest.
 
     The worse one gives an answer that is not nearly right, as a pair must not rest on the form of a name; or a right
     one, and searches for what it had not read where the two part. Both have the same prompt up to a turn of the
@@ -156,19 +158,21 @@ def _has_read_no_answer(row: AgentTrajectory) -> bool:
 
 
 def is_right_unread(row: AgentTrajectory, verdict: Verdict) -> bool:
-    """Is its answer right, and was it rejected for naming in a query what it had not read?"""
+    """Tell whether the answer is right, and the row was rejected because a query names something that was not read
+    before."""
     return verdict.reason == UNREAD and row.episode.scores.right >= 1.0
 
 
 def is_plainly_wrong(row: AgentTrajectory) -> bool:
-    """Does it end with an answer that is wrong, and shares no name or number with a gold one?"""
+    """Tell whether the episode ends with a wrong answer that shares no name and no number with a gold answer."""
     episode = row.episode
     is_wrong = episode.stop == "answered" and bool(episode.answer.strip()) and episode.scores.right < 1.0
     return is_wrong and not is_near_miss(episode.answer, row.golds)
 
 
 def is_well_searched(row: AgentTrajectory) -> bool:
-    """Did a rejected episode read what the right answer rests on, and does its wrong one alone speak against it?
+    """Tell whether a rejected episode read what the right answer rests on, so that only its wrong answer speaks against
+    it.
 
     It is in a protocol, its searches brought what each hop needs, and what they brought states the gold answer. Where
     no text has to state that, as with yes and no, the documents have to be known.
@@ -182,7 +186,7 @@ def is_well_searched(row: AgentTrajectory) -> bool:
 
 
 def parting(good: AgentTrajectory, bad: AgentTrajectory) -> int | None:
-    """The message at which two episodes differ first, if it is the agent's in both; else None."""
+    """Return the first message at which two episodes differ if the agent wrote it in both, else None."""
     both = [row.episode.messages for row in (good, bad)]
     place = common_prefix(*both)
     if any(len(messages) <= place or messages[place].role != "assistant" for messages in both):

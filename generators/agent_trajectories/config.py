@@ -1,4 +1,4 @@
-"""What decides how episodes of an agent are drawn and kept, and what the questions of a run share."""
+"""Configuration of how episodes of an agent are drawn and kept, and what the questions of a run share."""
 
 from __future__ import annotations
 
@@ -26,59 +26,63 @@ from trailforge.schemas import AgentTrajectory, ContrastivePair, InvalidInput, S
 
 PROMPTS = Prompts("trailforge.generators.agent_trajectories", "trailforge.generators")
 FROM_MEMORY = "from_memory"
-"""The prompt of `MemoryConfig`."""
+"""Name of the prompt that asks a question from memory (`MemoryConfig`)."""
 _SAMPLING = frozenset(("temperature", "top_p"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryConfig:
-    """How the same model is asked without any search, before episodes are drawn."""
+    """How the same model is asked each question without any search, before episodes are drawn."""
 
     draws: int = 4
-    """0: it is not asked."""
+    """How many answers from memory are drawn for a question; 0: the model is not asked."""
     temperature: float = 0.6
     top_p: float = 0.95
     max_tokens: int = 8192
-    """Room for a reasoning model's thoughts."""
+    """Most tokens of an answer from memory; there is room for a reasoning model's thoughts."""
     stop: tuple[str, ...] = ()
     max_answer_words: int = 30
-    """A longer reply is no short answer, and is cut."""
+    """Most words of an answer from memory. A longer reply is no short answer, and is cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentGeneratorConfig:
-    """Which agent, how often, with what."""
+    """Which agent draws episodes, how often, and with which settings."""
 
     agent: str = SEARCH_R1.name
-    """See `evaluation.agents.load_agent`."""
+    """Name of the agent, as `evaluation.agents.load_agent` takes it."""
     settings: dict[str, Any] = field(default_factory=dict, hash=False)
-    """Numbers of the agent other than its own, by the names that its configuration has for them, sampling aside."""
+    """Settings that replace the agent's own, by the names in its configuration. Those of sampling stand beside this
+    field."""
     draws: int = 8
-    """Episodes on a question, each with a seed of its own."""
+    """Number of episodes drawn on a question, each with a seed of its own."""
     temperature: float = 0.7
-    """Of all that the agent asks."""
+    """Sampling temperature of every call of the agent."""
     top_p: float = 0.95
     top_k: int = 5
-    """Passages of a search."""
+    """Number of passages that one search returns."""
     style: Literal["chat", "completion"] = "chat"
-    """How the model is asked."""
+    """Whether the model is asked by chat messages or by a text that it goes on with."""
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     graph: KgToolConfig = field(default_factory=KgToolConfig)
     """How a knowledge graph is searched."""
     kg_filter: KgFilter = "model"
     document_filter: DocumentFilter = "none"
     filter_max_tokens: int = 2048
-    """Of a filter's reply."""
+    """Most tokens of the reply of a filter that asks the model."""
     answer_check: AnswerCheck = "reading"
-    """Read once more, of episodes that are taken, what the answer rests on: what is not stated rejects them."""
+    """Whether a model reads once more what the answer of a taken episode rests on. An unstated answer rejects the
+    episode."""
     answer_check_max_tokens: int = 8192
-    """Of such a reading; room for a reasoning model's thoughts."""
+    """Most tokens of such a reading; there is room for a reasoning model's thoughts."""
     judge: JudgeOptions = field(default_factory=JudgeOptions)
-    """Of answers that neither the matcher nor a title finds right: may they be right in other words?"""
+    """How a judge is asked whether an answer is right in other words, where neither the matcher nor a title finds it
+    right."""
     max_judged: int = 2
-    """Different answers to a question of which the judge is asked; a wrong one is mostly wrong again."""
+    """Most different answers to one question that the judge is asked about; further wrong ones are mostly wrong
+    again."""
     max_pairs: int = 2
-    """Pairs of a question."""
+    """Most pairs of a better and a worse episode made of one question."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for an agent that there is not, and for numbers that it does not have."""
@@ -95,12 +99,12 @@ class AgentGeneratorConfig:
 
     @property
     def declared(self) -> Agent:
-        """The agent."""
+        """The agent that `agent` names."""
         return load_agent(self.agent)
 
     @property
     def numbers(self) -> Any:
-        """The agent's configuration with these settings. Raises `InvalidInput` for one that it does not have."""
+        """The agent's configuration with these settings. Raises `InvalidInput` for a setting that the agent lacks."""
         record = self.declared.config
         known = [each.name for each in fields(record) if each.name not in _SAMPLING]
         # A whole text for an answer is right by no matcher, so an agent that can be asked for a box is.
@@ -116,7 +120,7 @@ class AgentGeneratorConfig:
 
     @property
     def sft_protocol(self) -> str:
-        """See `AgentTrajectory.sft_protocol`.
+        """Protocol of the SFT rows, or empty where they are in none; see `AgentTrajectory.sft_protocol`.
 
         Agents without a protocol speak marks of their own or in several calls, and the published prompts open otherwise
         than the protocol does: no reward or environment of ours reads them.
@@ -125,20 +129,20 @@ class AgentGeneratorConfig:
 
     @property
     def sft_calls(self) -> bool:
-        """See `AgentTrajectory.sft_calls`. Not of one text that a model goes on with: chat templates of trainers would
-        part it into turns that were not sent."""
+        """Whether each call becomes an SFT row; see `AgentTrajectory.sft_calls`. It is False for an agent that goes on
+        with one text: chat templates of trainers would part it into turns that were not sent."""
         in_turns = self.numbers.chat if self.declared.protocol else self.style == "chat"
         return not self.sft_protocol and in_turns
 
     @property
     def agent_config(self) -> str:
-        """12 hex digits over the agent's name, its numbers and its words."""
+        """Hash of the agent's name, its settings and its prompts, 12 hexadecimal digits."""
         content = {"agent": self.agent, "numbers": to_dict(self.numbers), "words": self._words()}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
     def prompt_version(self) -> str:
-        """Hash of `agent_config` and of the prompts that ask without a search, and over what was read."""
+        """Hash of `agent_config` and of the prompts that ask from memory and that read what an answer rests on."""
         asked = f"{PROMPTS.text(FROM_MEMORY)}{PROMPTS.text(READ_FACT)}"
         return hashlib.sha256(f"{self.agent_config}{asked}".encode()).hexdigest()[:12]
 
@@ -160,36 +164,36 @@ class AgentGeneratorConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRunConfig(RunConfig):
-    """Questions to verified episodes of an agent over a back end."""
+    """Configuration of a run that turns questions into verified episodes of an agent over a back end."""
 
     generator: AgentGeneratorConfig = field(default_factory=AgentGeneratorConfig)
     filters: AgentFilterConfig = field(default_factory=AgentFilterConfig)
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
     kg: str = ""
-    """Folder of a knowledge graph, for agents that search one."""
+    """Folder of the knowledge graph, for agents that search one."""
     kg_hash: str = ""
-    """SHA-256 of its manifest: where it is does not decide the rows."""
+    """SHA-256 of the graph's manifest: the content of a graph decides the rows, and its folder does not."""
 
     def deciding(self) -> dict[str, Any]:
-        """What decides the rows; of graph and corpus their content and not their place."""
+        """Settings that decide the rows; graph and corpus count by their content, not by their place."""
         content = RunConfig.deciding(self) | {"retrieval": self.retrieval.deciding()}
         del content["kg"]
         return content
 
     @property
     def prompt_version(self) -> str:
-        """See `AgentGeneratorConfig.prompt_version`."""
+        """Hash of the prompts; see `AgentGeneratorConfig.prompt_version`."""
         return self.generator.prompt_version
 
     @property
     def records(self) -> tuple[type, ...]:
-        """Records whose schema decides the rows."""
+        """Classes of records whose schemas decide the rows."""
         return (AgentTrajectory, ContrastivePair, SftRow)
 
     @property
     def reply_limits(self) -> dict[str, int]:
-        """The most tokens of a reply, by setting."""
+        """Most tokens of each kind of reply, by the name of its setting."""
         numbers, thoughts = self.generator.numbers, getattr(self.generator.numbers, "thought_tokens", 0)
         limits = {
             f"generator.settings.{each.name}": getattr(numbers, each.name) + thoughts
@@ -208,27 +212,27 @@ class AgentRunConfig(RunConfig):
 
     @property
     def thought_settings(self) -> tuple[str, ...]:
-        """Of agents that are sent stop strings."""
+        """Names of the settings that concern thoughts, for agents that are sent stop strings."""
         is_unset = getattr(self.generator.numbers, "thought_tokens", None) == 0
         return ("generator.settings.thought_tokens",) if is_unset else ()
 
     @property
     def encoder_name(self) -> str | None:
-        """Of the sentence encoder; None when none is wanted."""
+        """Name of the sentence encoder; None when none is wanted."""
         return self.retrieval.encoder_name
 
     @property
     def passage_prefix(self) -> str:
-        """What that encoder wants before a passage."""
+        """Text that the sentence encoder wants before each passage."""
         return self.retrieval.passage_prefix
 
     @property
     def call_style(self) -> Literal["chat", "completion"]:
-        """How the model is asked."""
+        """Whether the model is asked by chat messages or by a text that it goes on with."""
         return self.generator.style
 
     def on_graph(self, kg: Path | None) -> AgentRunConfig:
-        """With this graph instead of the preset's, every byte of it checked, where the agent searches one.
+        """Return the configuration with this graph in place of the preset's, after a check of all its bytes.
 
         Raises `InvalidInput` when one is missing or given in vain, and as `KgStore.open` and `KgStore.check_once`.
         """
@@ -241,7 +245,7 @@ class AgentRunConfig(RunConfig):
 
 
 def configure(config: AgentRunConfig, inputs: RunInputs) -> AgentRunConfig:
-    """With the agent, the back end, the documents and the graph that are given.
+    """Return the configuration with the agent, the back end, the documents and the graph of these inputs.
 
     Raises `InvalidInput` when what is to be searched is not there, or cannot be searched by this agent.
     """

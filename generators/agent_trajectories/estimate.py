@@ -1,4 +1,4 @@
-"""What a run of agent trajectories would take at most."""
+"""Estimate the most that a run of agent trajectories may take."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from trailforge.protocols import PROTOCOLS
 from trailforge.schemas import count_tokens
 
 _CHANNELS = 2
-"""Of an agent that decomposes for texts and for triples."""
+"""Number of channels of an agent that decomposes a question twice: for texts and for triples."""
 
 
 def estimate(inputs: RunInputs, config: AgentRunConfig) -> Estimate:
-    """A bound: every draw makes all calls that it may make, and the model knows no question from memory."""
+    """Estimate an upper bound: every draw makes all calls that it may make, and the model knows no question from
+    memory."""
     questions, total = sample_questions(inputs, config.seed, needs_paragraphs=config.retrieval.searches_paragraphs)
     generator, prices = config.generator, config.model.prices
     asked = mean_tokens([question.question for question in questions])
@@ -53,7 +54,7 @@ def estimate(inputs: RunInputs, config: AgentRunConfig) -> Estimate:
 
 
 def calls_of(generator: AgentGeneratorConfig) -> int:
-    """The most calls of an episode, by the limits that its agent has."""
+    """Return the most calls that an episode can make within its agent's limits."""
     numbers = generator.numbers
     if protocol := generator.declared.protocol:
         searches = PROTOCOLS[protocol].num_searches
@@ -68,6 +69,6 @@ def calls_of(generator: AgentGeneratorConfig) -> int:
 
 
 def longest_reply(numbers: Any) -> int:
-    """Tokens of the longest reply of an agent, a reasoning model's thoughts included."""
+    """Return the tokens of an agent's longest reply, including a reasoning model's thoughts."""
     limits = [getattr(numbers, name, 0) for name in ("turn_tokens", "answer_tokens", "step_tokens")]
     return max(limits) + getattr(numbers, "thought_tokens", 0)

@@ -1,4 +1,4 @@
-"""What an agent had read when it wrote something, and which hops of its question that bears out."""
+"""Find what an agent had read when it wrote something, and which hops of its question that supports."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from trailforge.schemas import AgentSearch, AgentTrajectory, Message, Passage
 
 
 def is_stated(texts: Sequence[str], names: Sequence[str]) -> bool:
-    """Does one of the texts say one of the names?"""
+    """Tell whether one of the texts states one of the names."""
     return any(states(text, name) for text in texts for name in names)
 
 
 def text_given(message: Message, row: AgentTrajectory) -> str:
-    """What a turn gives to the agent, without the question; empty for its own turns and for rules."""
+    """Return the text that a message gives to the agent, without the question; empty for the agent's own turns and for
+    rules."""
     return message.content.replace(row.episode.question, " ") if message.role in ("user", "tool") else ""
 
 
 def requests_of(searches: Sequence[AgentSearch]) -> list[tuple[str, ...]]:
-    """What each search asks for, case and punctuation aside."""
+    """Return what each search asks for, without regard to case and punctuation."""
     return [tuple(map(normalize_answer, (each.query, *each.entities, *each.relations))) for each in searches]
 
 
 def is_borne_out(row: AgentTrajectory, names: Sequence[str], place: int) -> bool:
-    """Does something state the guess of the turn at `place` after it?
+    """Tell whether something read after the turn at `place` states the name that the turn guessed.
 
-    That the hop's own document came is for `missing_evidence`. Where the documents are not known, it has to be what a
-    turn was given that did not search for the guess: a passage that is found by a name has the name.
+    Whether the hop's own document was found is measured by `missing_evidence`. Where the documents are not known, it
+    has to be what a turn was given that did not search for the guess: a passage that is found by a name has the name.
     """
     messages, queries = row.episode.messages, [search.query for search in row.episode.searches]
     is_known, asked = bool(row.episode.scores.found_at), False
@@ -48,7 +49,7 @@ def is_borne_out(row: AgentTrajectory, names: Sequence[str], place: int) -> bool
 
 
 def find_unread(row: AgentTrajectory) -> list[str]:
-    """What the agent's own queries name that neither the question nor anything given before them does.
+    """Return what the agent's own queries name, though neither the question nor anything given before them does.
 
     A query that names several counts once. See `filters.guesses`.
     """
@@ -56,7 +57,7 @@ def find_unread(row: AgentTrajectory) -> list[str]:
 
 
 def unread_turns(row: AgentTrajectory) -> set[int]:
-    """The messages of the agent that search for what it had not read."""
+    """Return the messages in which the agent searches for something that it had not read."""
     return {place for place, _ in _unread_queries(row)}
 
 
@@ -75,7 +76,7 @@ def _unread_queries(row: AgentTrajectory) -> Iterator[tuple[int, str]]:
 
 
 def given_by_message(row: AgentTrajectory) -> list[list[Passage]]:
-    """What each message gives to the agent: passages and triples of a result, or else its text."""
+    """Return what each message gives to the agent: passages and triples of a result, or else its text."""
     found: dict[int, list[Passage]] = {}
     for place, passages in zip(asked_at(row.episode), _read_by_search(row), strict=True):
         if place is not None and passages:
@@ -85,7 +86,7 @@ def given_by_message(row: AgentTrajectory) -> list[list[Passage]]:
 
 
 def find_hops(row: AgentTrajectory) -> tuple[int | None, ...]:
-    """For each hop the 0-based search that first brought what it needs; None: none did.
+    """Return for each hop the 0-based search that first brought what it needs; None: none did.
 
     That is its supporting document, or another passage that says its answer and a word of what it is asked of. Where
     not each hop has a document of its own, the supporting documents alone, as the episode's scores have them.
@@ -110,7 +111,8 @@ def find_hops(row: AgentTrajectory) -> tuple[int | None, ...]:
 
 
 def way_of(row: AgentTrajectory) -> Way:
-    """How the agent came to its answer. A search that no turn of its own asks for follows from no thought."""
+    """Return the steps by which the agent came to its answer. A search that no turn of its own asks for follows from no
+    thought."""
     episode, used = row.episode, find_hops(row)
     messages, read = episode.messages, _read_by_search(row)
     searches = (
@@ -143,7 +145,8 @@ def _thought_of(message: Message, row: AgentTrajectory, query: str) -> str:
 
 
 def read_by(row: AgentTrajectory) -> list[Passage]:
-    """All passages and triples that the agent was given, each once; of one whose calls read for it, what they said."""
+    """Return all passages and triples that the agent was given, each once; where separate calls read for it, what they
+    said."""
     found = [passage for passages in _read_by_search(row) for passage in passages]
     if not found:
         found = [
@@ -155,19 +158,19 @@ def read_by(row: AgentTrajectory) -> list[Passage]:
 
 
 def admission_of(row: AgentTrajectory) -> str:
-    """Where its last turn says that it guesses, that clause: see `filters.guesses`; empty where it does not."""
+    """Return the clause in which the last turn says that it guesses (see `filters.guesses`), or an empty text."""
     messages, names = row.episode.messages, names_of_answer(row.episode.answer, row.golds)
     last = messages[-1].content if messages and messages[-1].role == "assistant" else ""
     return find_admission(last, names, [text for message in messages if (text := text_given(message, row))])
 
 
 def lacks_document(row: AgentTrajectory) -> bool:
-    """Did no search bring what one of the hops needs?"""
+    """Tell whether no search found what one of the hops needs."""
     return any(place is None for place in find_hops(row))
 
 
 def facts_to_read(row: AgentTrajectory) -> tuple[SoughtFact, ...]:
-    """What its answer rests on, as far as nothing that it has read names it plainly.
+    """Return the facts that an episode's answer rests on, as far as nothing that the agent read names them plainly.
 
     That is the whole question where what a hop needs was not found: another road may lead there all the same.
     """

@@ -1,4 +1,4 @@
-"""Why an agent's episode is rejected. Which of the others are taken: `choice`.
+"""Filters that reject an agent's episodes; `choice` decides which of the others are taken.
 
 No filter asks a model: what the model said from memory stands in the row. A filter's score is in the row.
 """
@@ -33,7 +33,7 @@ from trailforge.schemas import AgentTrajectory, FactReading, FromMemory, Invalid
 
 UNREAD, KNOWN, LACKING = "unread_query", "known_from_memory", "missing_evidence"
 _PARTS = re.compile(r"[,;/&]|\b(?:and|or|then)\b")
-"""Where a list of answers is parted."""
+"""Matches where a list of answers is separated into single answers."""
 _DATA_SET = re.compile(
     r"\bquestions? (?:\w+ ){1,3}(?:made|built|written|generated|derived|constructed) (?:from|of|by)\b"
     r"|\b(?:search|document|retrieval) index\b|\bin (?:the|this) index\b"
@@ -45,24 +45,24 @@ _DATA_SET = re.compile(
     r"|\bground[- ]truth\b|\bquestion(?:'s)? (?:writer|maker|setter|generator)s?\b|\bannotat(?:ors?|ed|ions?)\b",
     re.IGNORECASE,
 )
-"""What an agent says of the data set that it is run on, and not of the world."""
+"""Matches what an agent says about the data set that its question comes from, instead of about the world."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFilterConfig:
-    """What is asked of an episode, and how many of a question are taken."""
+    """Limits that an episode has to keep, and how many episodes of a question are taken."""
 
     min_right_share: float = 0.25
-    """Of the draws on a question: below, a right one may be right by chance. One alone of several may by any share; 0
-    asks nothing."""
+    """Smallest share of right draws on a question; below it a right one may be right by chance. One alone of several
+    may by any share; 0 asks nothing."""
     max_known_share: float = 0.375
-    """Of the answers from memory: above, the question needs no search. One lucky guess of four is not above it, nor are
-    three half right ones (`generators.agent_trajectories.rows.weigh_known`); two are."""
+    """Largest share of right answers from memory; above it the question needs no search. One lucky guess of four is not
+    above it, nor are three half right ones (`generators.agent_trajectories.rows.weigh_known`); two are."""
     bridges: Bridges = "checked"
     max_tokens: int = 16384
-    """Of a conversation, as `token_estimate` has it."""
+    """Most tokens of a conversation, as `token_estimate` counts them."""
     most: int = 2
-    """Episodes of a question, after all filters."""
+    """Most episodes of a question that are taken after all filters."""
 
     def __post_init__(self) -> None:
         for name in ("min_right_share", "max_known_share"):
@@ -72,7 +72,7 @@ class AgentFilterConfig:
 
 
 def judge_episode(row: AgentTrajectory, config: AgentFilterConfig) -> list[Verdict]:
-    """Every filter's verdict, the gravest first; none on memory where nobody was asked."""
+    """Return every filter's verdict, the gravest first; none on memory where the model was not asked from memory."""
     verdicts = [
         unfinished(row),
         malformed(row),
@@ -100,7 +100,8 @@ def judge_episode(row: AgentTrajectory, config: AgentFilterConfig) -> list[Verdi
 
 
 def unfinished(row: AgentTrajectory) -> Verdict:
-    """It gives no answer: a limit or an error ended it, or its last turn cannot be read. Score: 1 for an answer."""
+    """Reject an episode without an answer: a limit or an error ended it, or its last turn cannot be read. Score: 1 for
+    an answer."""
     episode = row.episode
     keep = episode.stop == "answered" and bool(episode.answer.strip())
     detail = "" if keep else " ".join(filter(None, [episode.stop, episode.error]))
@@ -108,14 +109,14 @@ def unfinished(row: AgentTrajectory) -> Verdict:
 
 
 def malformed(row: AgentTrajectory) -> Verdict:
-    """A conversation that would be learned breaks its protocol's grammar, or was mended. Score: how many rules."""
+    """Reject a conversation that breaks its protocol's grammar, or was mended. Score: number of rules broken."""
     messages = row.episode.messages
     problems = PROTOCOLS[row.sft_protocol].validate(messages, strict=True) if row.sft_protocol else []
     return count_faults("malformed", problems, str)
 
 
 def ambiguous_answer(row: AgentTrajectory) -> Verdict:
-    """It lists several answers, each of them right: it names none. Score: how many."""
+    """Reject an answer that lists several answers, each of them right. Score: number of answers listed."""
     parts = [part for part in _PARTS.split(row.episode.answer) if normalize_answer(part)]
     is_list = row.episode.scores.right < 1.0 and len(parts) > 1 and all(mcts_reward(part, row.golds) for part in parts)
     detail = f"{row.episode.answer!r} is {len(parts)} right answers" if is_list else ""
@@ -123,8 +124,8 @@ def ambiguous_answer(row: AgentTrajectory) -> Verdict:
 
 
 def near_miss(row: AgentTrajectory) -> Verdict:
-    """By the matcher it is wrong, but it is part of a gold answer's name: a judge could find it right, and none was
-    asked, or it did not. Score: 1 for one.
+    """Reject an answer that the matcher finds wrong but that is part of a gold answer's name: a judge could find it
+    right, and none was asked, or it did not. Score: 1 for one.
     """
     answer = row.episode.answer
     is_part = any(mentions(gold, answer) for gold in row.golds)
@@ -134,7 +135,8 @@ def near_miss(row: AgentTrajectory) -> Verdict:
 
 
 def wrong_answer(row: AgentTrajectory) -> Verdict:
-    """The answer is not right by the one matcher (`rewards.matching`), by no title that was read, and by no judge.
+    """Reject an answer that is not right by the matcher (`rewards.matching`), by no title that was read, and by no
+    judge.
 
     Score: 1 or 0.
     """
@@ -144,7 +146,8 @@ def wrong_answer(row: AgentTrajectory) -> Verdict:
 
 
 def may_be_right(row: AgentTrajectory) -> bool:
-    """Is its answer worth a judge's look: not right so far, but near, of a sound episode on a sound question?"""
+    """Tell whether a judge should see the answer: it is not right so far but near, in a sound episode on a sound
+    question."""
     is_sound = all(verdict.keep for verdict in (unfinished(row), malformed(row), no_search(row), ambiguous_answer(row)))
     is_sound = is_sound and doubtful_gold(row.episode.question, row.golds).keep and not admission_of(row)
     is_free = not (row.episode.options or row.episode.answer_set)
@@ -152,19 +155,20 @@ def may_be_right(row: AgentTrajectory) -> bool:
 
 
 def no_search(row: AgentTrajectory) -> Verdict:
-    """It answers without a search: it would teach to answer from memory. Score: executed searches."""
+    """Reject an episode that answers without a search: it would teach to answer from memory. Score: searches
+    executed."""
     searches = len(row.episode.searches)
     detail = "" if searches else "no search was executed"
     return Verdict(keep=searches > 0, reason="no_search", score=float(searches), detail=detail)
 
 
 def admitted_guess(row: AgentTrajectory) -> Verdict:
-    """Its last turn says that it guesses. Score: 1 if it does."""
+    """Reject an episode whose last turn says that it guesses. Score: 1 if it does."""
     return guesses.admitted_guess(admission_of(row))
 
 
 def unread_query(row: AgentTrajectory, *, bridges: Bridges = "checked") -> Verdict:
-    """A query of its own names what it has not read, though a search may bear it out: it claims before it searches.
+    """Reject an episode whose own query names what it has not read, even where a later search supports it.
 
     That is a name, a number or a hop's answer found neither in the question nor in what it was given before. Score: how
     many queries do.
@@ -175,11 +179,11 @@ def unread_query(row: AgentTrajectory, *, bridges: Bridges = "checked") -> Verdi
 
 
 def missing_evidence(row: AgentTrajectory) -> Verdict:
-    """No search brought what a hop needs: the right answer is luck. Score: share of the hops that have theirs.
+    """Reject an episode whose searches did not find what a hop needs. Score: share of the hops that have it.
 
-    What a hop needs: `evidence.find_hops`. Where no documents are known, the answers of all hops but the last have to
-    stand in what was read; where there are no hops either, nothing is known and the score is 1. A model that was asked
-    the question over what the agent had read, and answers alike, shows that there is another road.
+    `evidence.find_hops` says what a hop needs. Where no documents are known, the answers of all hops but the last have
+    to stand in what was read; where there are no hops either, nothing is known and the score is 1. A model that was
+    asked the question over what the agent had read, and answers alike, shows that there is another road.
     """
     has = [place is not None for place in find_hops(row)]
     is_stated_otherwise = bool(has) and any(is_same_reading(reading, row) for reading in row.readings)
@@ -194,34 +198,35 @@ def missing_evidence(row: AgentTrajectory) -> Verdict:
 
 
 def is_same_reading(reading: FactReading, row: AgentTrajectory) -> bool:
-    """Did a model, asked the whole question, read the same answer, or a gold one, as the row's is right?"""
+    """Tell whether a model that was asked the whole question read the row's answer or, where the row is right, a gold
+    one."""
     is_whole = reading.question == row.episode.question and bool(reading.answer)
     return is_whole and bool(mcts_reward(reading.answer, (row.episode.answer, *row.golds)))
 
 
 def unstated_answer(row: AgentTrajectory) -> Verdict:
-    """Asked once more, a model that read what the agent had read did not find its answer there, though the words are.
+    """Reject an answer that a model, asked once more over what the agent had read, did not find there.
 
-    Score: how many of the facts that the answer rests on are not stated. Of episodes that nothing else speaks against:
-    others are not read again, nor are facts that a sentence or a triple states plainly.
+    Score: how many of the facts that the answer rests on are not stated. Only episodes that no other filter rejects are
+    read again, and only for facts that no sentence and no triple states plainly.
     """
     return count_unstated(row.readings, facts_to_read(row) if row.readings else ())
 
 
 def other_answers(row: AgentTrajectory) -> Verdict:
-    """Asked once more, a model found another answer beside it, to the question or to a hop. Score: to how many facts.
+    """Reject an episode in which a model, asked once more, found another answer to the question or to a hop as well.
 
-    Of the same episodes as `unstated_answer`.
+    Score: the number of facts with another answer. The same episodes are read as for `unstated_answer`.
     """
     return count_rivals(row.readings, facts_to_read(row) if row.readings else ())
 
 
 def ungrounded_answer(row: AgentTrajectory) -> Verdict:
-    """The answer stands in nothing that its searches brought, or not in what the conversation was given of it.
+    """Reject an answer that its searches did not bring, or that the conversation was not given of what they brought.
 
-    What a call beside the conversation has read is not seen by who answers. A gold answer that it says in other words,
-    and what either goes by too, are as good; yes and no are exempt. Score: how many turns that it was given state it; 0
-    where no search brought it.
+    What a call beside the conversation has read is not seen by the turn that answers. A gold answer that it says in
+    other words, and what either goes by too, are as good; yes and no are exempt. Score: how many turns that it was
+    given state it; 0 where no search brought it.
     """
     names = names_of_answer(row.episode.answer, row.golds)
     is_found = is_stated(read_texts(row.episode, row.episode.question), names)
@@ -234,10 +239,11 @@ def ungrounded_answer(row: AgentTrajectory) -> Verdict:
 
 
 def answer_leaked(row: AgentTrajectory, *, bridges: Bridges = "checked") -> Verdict:
-    """A turn says the answer, or that of a hop against the rule of `bridges`, before what it is given states it.
+    """Reject an episode in which a turn says the answer before any text given to it states that answer.
 
-    Queries count as what is said, the turn that answers does not. The answer itself may not be guessed, nor what a
-    comparison draws it from. What stands in the question is no leak, nor are yes and no. Score: how many turns do.
+    The answer of a hop counts as `bridges` rules. Queries count as what is said, the turn that answers does not. The
+    answer itself may not be guessed, nor what a comparison draws it from. What stands in the question is no leak, nor
+    are yes and no. Score: how many turns do.
     """
     question, names = row.episode.question, names_of_answer(row.episode.answer, row.golds)
     guarded, read = guarded_facts(question, names, row.gold_hops, bridges), given_by_message(row)
@@ -253,7 +259,7 @@ def answer_leaked(row: AgentTrajectory, *, bridges: Bridges = "checked") -> Verd
 
 
 def speaks_of_data_set(row: AgentTrajectory) -> Verdict:
-    """A turn speaks of how the question was made, of the index or of gold answers, as nobody does who asks the world.
+    """Reject an episode in which a turn speaks of how the question was made, of the index or of gold answers.
 
     Words that stand in what it was given are exempt. Score: how many turns do. What a turn claims to have read is not
     judged: that takes more than words.
@@ -266,8 +272,8 @@ def speaks_of_data_set(row: AgentTrajectory) -> Verdict:
 
 
 def repeated_search(row: AgentTrajectory) -> Verdict:
-    """It asks the same again, case and punctuation aside, in turns of its own: what a workflow asks by its rules is not
-    its choice. Score: how many searches do."""
+    """Reject an episode whose own turns ask the same again, case and punctuation aside; what a workflow asks by its
+    rules does not count. Score: number of repeated searches."""
     said = [message.content for message in row.episode.messages if message.role == "assistant"]
     own = [search for search in row.episode.searches if any(search.query in turn for turn in said)]
     asked = requests_of(own)
@@ -276,14 +282,15 @@ def repeated_search(row: AgentTrajectory) -> Verdict:
 
 
 def early_relation(row: AgentTrajectory) -> Verdict:
-    """A request asks a graph for a later hop's relation while it names only what an earlier hop is of: a film for a
-    place of birth. Score: how many relations."""
+    """Reject an episode that asks a graph for a later hop's relation while it names only what an earlier hop is of, as
+    a film for a place of birth. Score: number of such relations."""
     return count_faults("early_relation", find_early_requests(way_of(row)), describe_early)
 
 
 def right_by_chance(row: AgentTrajectory, *, least: float) -> Verdict:
-    """Too few draws on its question are right: this one may be by chance. Of several draws one is too few, whatever the
-    share. Score: the share of right ones, corrected for chance.
+    """Reject an episode when too few draws on its question are right, so that this one may be right by chance.
+
+    Of several draws one is too few, whatever the share. Score: the share of right ones, corrected for chance.
     """
     share = correct_for_chance(row.right_draws / row.draws, row.episode.question, row.golds)
     is_alone = row.right_draws < 2 <= row.draws
@@ -293,17 +300,17 @@ def right_by_chance(row: AgentTrajectory, *, least: float) -> Verdict:
 
 
 def too_long(row: AgentTrajectory, *, most: int) -> Verdict:
-    """Its conversation has more tokens than a trainer takes. Score: how many, estimated."""
+    """Reject a conversation with more tokens than a trainer takes. Score: its estimated number of tokens."""
     keep = row.token_estimate <= most
     detail = "" if keep else f"{row.token_estimate} tokens (at most {most})"
     return Verdict(keep=keep, reason="too_long", score=float(row.token_estimate), detail=detail)
 
 
 def known_from_memory(memory: FromMemory, *, most: float) -> Verdict:
-    """The same model answers the question without any search. Score: share of right answers, corrected for chance, half
-    right ones by half.
+    """Reject a question that the same model answers without any search.
 
-    When all replies were cut nobody knows, and the question is not taken.
+    Score: share of right answers, corrected for chance, half right ones by half. When all replies
+    were cut nothing is known, and the question is not taken.
     """
     if not memory.answers:
         detail = f"no verdict: all {memory.draws} replies were cut"
@@ -317,7 +324,7 @@ def known_from_memory(memory: FromMemory, *, most: float) -> Verdict:
 
 
 def correct_for_chance(share: float, question: str, golds: Sequence[str]) -> float:
-    """A share of right answers as if nobody guessed.
+    """Return a share of right answers, corrected for right guesses.
 
     Half of all guesses are right where the answer is yes or no, or one that the question names.
     """

@@ -1,4 +1,4 @@
-"""What follows from an agent's episode, and what training reads of it."""
+"""Derive the fields of a row from an agent's episode, and make the rows for training from it."""
 
 from __future__ import annotations
 
@@ -47,15 +47,16 @@ from trailforge.schemas import (
 
 _SMALL = frozenset("of in on at to for and by from".split())
 _LONG, _ALIKE = 5, 0.7
-"""Letters of a word that may be spelt in two ways, and how similar its spellings are ("Adolf", "Adolph")."""
+"""Fewest letters of a word that may be spelt in two ways, and least similarity of two spellings ("Adolf", "Adolph")."""
 
 
 def weigh_known(answer: str, golds: Sequence[str]) -> float:
-    """How far an answer from memory knows a gold one: 1.0, 0.5 or 0.0. Lenient: who may know it needs no search.
+    """Return how far an answer from memory agrees with a gold one: 1.0, 0.5 or 0.0.
 
-    1.0 where it says a gold answer and maybe more, has all of its words, or names its place or person ("Saginaw" for
-    "Saginaw, Michigan"); 0.5 for a date's year, for the region of such a place, and for near misses: a part of the
-    name ("Stevens" for "George Stevens") and another spelling of it ("Anna Amalie").
+    It is lenient, since a model that may know the answer needs no search: 1.0 where it says a gold answer and maybe
+    more, has all of its words, or names its place or person ("Saginaw" for "Saginaw, Michigan"); 0.5 for a date's year,
+    for the region of such a place, and for near misses: a part of the name ("Stevens" for "George Stevens") and another
+    spelling of it ("Anna Amalie").
     """
     if mcts_reward(answer, golds) or cover_exact_match(answer, golds, word_boundary=True):
         return 1.0
@@ -75,7 +76,8 @@ def _weigh_part(answer: str, gold: str) -> float:
 
 
 def is_spelt_otherwise(first: Sequence[str], second: Sequence[str]) -> bool:
-    """Are two names the same but for the spelling of one long word: "Anna Amalie", "Anna Amalia"? No number is."""
+    """Tell whether two names differ only in the spelling of one long word: "Anna Amalie", "Anna Amalia". Numbers do not
+    count."""
     if len(first) != len(second):
         return False
     differing = [pair for pair in zip(first, second, strict=True) if pair[0] != pair[1]]
@@ -87,7 +89,7 @@ def is_spelt_otherwise(first: Sequence[str], second: Sequence[str]) -> bool:
 
 
 def made_of(row: AgentTrajectory, question: Question, judge: JudgeOptions | None = None) -> dict[str, Any]:
-    """The fields of a row that follow from its question, its transcript and what a judge said of its answer.
+    """Return the fields of a row that follow from its question, its transcript and what a judge said of its answer.
 
     Right is also what a passage that it has read calls the gold answer in its title, and what the judge accepts.
     """
@@ -113,13 +115,13 @@ def made_of(row: AgentTrajectory, question: Question, judge: JudgeOptions | None
 
 
 def with_shares(rows: Sequence[AgentTrajectory]) -> list[AgentTrajectory]:
-    """All draws on a question, told how many there are and how many of them are right, and no guesses by own word."""
+    """Return all draws on a question, with the numbers of draws and of right ones; admitted guesses do not count."""
     right = sum(row.episode.scores.right >= 1.0 and not admission_of(row) for row in rows)
     return [replace(row, draws=len(rows), right_draws=right) for row in rows]
 
 
 def with_verdict(row: AgentTrajectory, score: float | None, keys: Sequence[str]) -> AgentTrajectory:
-    """The row with what a judge said of its answer, and the calls that this rests on."""
+    """Return the row with a judge's score of its answer, and the keys of the calls that the score rests on."""
     if score is None:
         return row
     scores = replace(row.episode.scores, judge=score)
@@ -129,7 +131,8 @@ def with_verdict(row: AgentTrajectory, score: float | None, keys: Sequence[str])
 
 
 def searches_match(row: AgentTrajectory) -> bool:
-    """Are answer and searches those of its conversation? Of one in no protocol nothing is known, and it is taken."""
+    """Tell whether the row's answer and searches are those of its conversation; True for a conversation in no
+    protocol."""
     if not row.sft_protocol:
         return True
     grammar, episode = PROTOCOLS[row.sft_protocol], row.episode
@@ -146,8 +149,9 @@ def searches_match(row: AgentTrajectory) -> bool:
 
 
 def sft_rows(row: AgentTrajectory, *, data_source: str) -> list[SftRow]:
-    """The whole conversation, where it is in a protocol that our trainers know. Of an agent whose calls are kept as
-    they were sent its conversation and each call whose reply was used, a row each; none of one that was told off."""
+    """Return the whole conversation as a row, where it is in a protocol that our trainers know. Of an agent whose calls
+    are kept as they were sent its conversation and each call whose reply was used, a row each; none of one that was
+    told off."""
     told_off = (NO_MORE_SEARCHES, SEARCHED_BEFORE, SEARCH_R1_INVALID)
     if row.sft_protocol:
         return [_sft_row(row, row.episode.messages, row.uid, data_source)]
@@ -160,7 +164,8 @@ def sft_rows(row: AgentTrajectory, *, data_source: str) -> list[SftRow]:
 
 
 def used_calls(calls: Sequence[AgentCall]) -> list[AgentCall]:
-    """Those whose replies were whole, and read as they are: not of a step that was asked again, or lost."""
+    """Return the calls whose replies were whole and read as they are, without those of a step that was repeated or
+    lost."""
     later = [*(call.purpose for call in calls[1:]), ""]
     return [
         call

@@ -1,4 +1,4 @@
-"""What is shown of agents' episodes, and of pairs of a better and a worse one."""
+"""Show agents' episodes, and pairs of a better and a worse one, to people."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _MEANINGS = {
     "too_long": "tokens of the conversation, estimated",
     "known_from_memory": "share of right answers without any search, half right ones by half, corrected for chance",
 }
-"""By filter."""
+"""Explanation of each filter's score, by the filter's name."""
 
 
 def agent_trajectory(run: OpenRun, row: AgentTrajectory) -> Parts:
-    """A row of `agent_trajectories`."""
+    """Show a row of `agent_trajectories`."""
     pairs = run.table("pairs").matching("good_uid", row.uid) if "pairs" in run.tables else ()
     tabs = [
         tab("Conversation", lambda: [Conversation(row.episode.messages, golds=row.episode.golds)]),
@@ -63,7 +63,7 @@ def agent_trajectory(run: OpenRun, row: AgentTrajectory) -> Parts:
 
 
 def pair(run: OpenRun, row: ContrastivePair) -> Parts:
-    """A row of `pairs`: both from where they part."""
+    """Show a row of `pairs`: both episodes from the message at which they part."""
     return [Title(row.question), Note(row.answer, "right"), *_contrast(run, row)]
 
 

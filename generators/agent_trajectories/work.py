@@ -67,22 +67,22 @@ from trailforge.schemas import (
 )
 
 _PLAN = "plan"
-"""What agents search that run a whole plan at once."""
+"""The value of `Agent.searches` for agents that run a whole plan at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentContext(RunContext):
-    """What all questions of a run share."""
+    """Everything that all questions of a run share."""
 
     config: AgentRunConfig
     retrieval: Retrieval
     kg: KgTool | None = None
     encoder: Encoder | None = None
-    """Of plans over a question's own paragraphs."""
+    """Sentence encoder for plans that search a question's own paragraphs."""
 
 
 def open_context(work: ModelWork, client: ModelClient) -> AgentContext:
-    """What all questions share. Raises when index or graph is not there."""
+    """Open what all questions of a run share. Raises when the index or the graph is not there."""
     config: AgentRunConfig = work.config
     retrieval = open_retrieval(config.retrieval)
     plans_here = config.generator.declared.searches == _PLAN and config.retrieval.searches_paragraphs
@@ -96,13 +96,13 @@ def open_context(work: ModelWork, client: ModelClient) -> AgentContext:
 
 
 def backend_of(retrieval: Retrieval) -> str:
-    """The name of the back end alone: that of a corpus has its hash behind it."""
+    """Return the name of the back end alone, without the hash that follows the name of a corpus."""
     return retrieval.name.partition(" ")[0]
 
 
 async def draw(question: Question, context: AgentContext, config: AgentRunConfig) -> Draws[AgentTrajectory]:
-    """The episodes of a question; none on one that names its answer, nor on one that the model knows: a few answers
-    cost less than episodes."""
+    """Draw the episodes of a question; none on one that names its answer, nor on one that the model knows: a few
+    answers cost less than episodes."""
     named = answer_in_question(question)
     if not named.keep:
         return Draws(against=named)
@@ -128,7 +128,7 @@ async def read_again(
     context: AgentContext,
     config: AgentRunConfig,
 ) -> tuple[Chosen[AgentTrajectory], Meter]:
-    """The choice once each row of it was read once more where that is wanted, and the calls."""
+    """Return the choice after each of its rows was read once more, where that is wanted, and the calls."""
     if config.generator.answer_check == "off":
         return chosen, Meter()
     work = _Work(question, context, _environment(question, context))
@@ -151,7 +151,8 @@ def _support_of(question: Question, episodes: Sequence[AgentEpisode], config: Ag
 
 
 def derive(rows: Sequence[AgentTrajectory], question: Question, config: AgentRunConfig) -> Sequence[AgentTrajectory]:
-    """All draws on a question with what follows from it, from their transcripts and from each other."""
+    """Return all draws on a question with the fields that follow from the question, their transcripts and each
+    other."""
     generator = config.generator
     of_run = {
         "agent_config": generator.agent_config,
@@ -164,24 +165,24 @@ def derive(rows: Sequence[AgentTrajectory], question: Question, config: AgentRun
 
 
 def choose(rows: Sequence[AgentTrajectory], question: Question, config: AgentRunConfig) -> Chosen[AgentTrajectory]:
-    """As `choice.select`."""
+    """Choose the episodes of a question that are taken; see `choice.select`."""
     del question
     return select(rows, config.filters)
 
 
 def pairs_of(chosen: Chosen[AgentTrajectory], config: AgentRunConfig) -> list[ContrastivePair]:
-    """As `choice.preference_pairs`."""
+    """Return pairs of a better and a worse episode; see `choice.preference_pairs`."""
     return preference_pairs(chosen.kept, chosen.rejected, config.generator.max_pairs)
 
 
 def sft_of(row: AgentTrajectory, config: AgentRunConfig) -> list[SftRow]:
-    """The SFT row of a taken episode, where it is in a protocol that is trained."""
+    """Return the SFT rows of a taken episode, where it is in a protocol that is trained."""
     del config
     return sft_rows(row, data_source=NAME)
 
 
 def problems_of(row: AgentTrajectory, question: Question, checks: RowChecks) -> Iterator[str]:
-    """What is wrong with a taken episode that no filter looks at."""
+    """Yield what is wrong with a taken episode that no filter examines."""
     del question
     if not searches_match(row):
         yield "its searches and answer are not those of its conversation"
@@ -191,7 +192,8 @@ def problems_of(row: AgentTrajectory, question: Question, checks: RowChecks) -> 
 
 
 def unlike_memory(row: RejectedRow, question: Question, config: AgentRunConfig) -> str:
-    """What is wrong with leaving a question out as known; empty where it is, or was left out for an error."""
+    """Return why a question was wrongly left out as known from memory; empty where it is known, or was left out
+    for an error."""
     if row.reason != KNOWN:
         return unlike_named(row, question)
     try:
@@ -207,7 +209,7 @@ def unlike_memory(row: RejectedRow, question: Question, config: AgentRunConfig) 
 
 
 def wrong_sft(row: AgentTrajectory) -> list[SftRow]:
-    """The SFT row of an episode in a protocol that searched well and answered wrongly."""
+    """Return the SFT row of an episode in a protocol that searched well and answered wrongly."""
     return [without_answer(each) for each in sft_rows(row, data_source=NAME)] if is_well_searched(row) else []
 
 

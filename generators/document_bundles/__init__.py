@@ -1,4 +1,4 @@
-"""Documents -> bundles -> questions -> a curriculum of them -> episodes (R-Search)."""
+"""Turn documents into bundles, questions over them, a curriculum of the questions, and episodes (R-Search)."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args

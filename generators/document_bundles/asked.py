@@ -1,4 +1,4 @@
-"""From the questions of bundles to questions that other data sets are made of, with paragraphs to search in.
+"""Turn the questions of bundles into questions for other data sets, with paragraphs to search in.
 
 Only factual ones go on: the others are answered by a sentence or by letters of options, which no match of short answers
 scores. A question has the documents of its bundle among its paragraphs, and the run's documents that are most like
@@ -24,7 +24,7 @@ from trailforge.schemas import (
 
 
 def ask_elsewhere(run: Path, distractors: int) -> tuple[list[Question], list[str]]:
-    """The questions of a finished run, in their order, and the types of those that are left out.
+    """Return the questions of a finished run, in their order, and the types of those that are left out.
 
     `distractors`: paragraphs beside a question's own. The same run gives the same questions.
     """
@@ -43,7 +43,7 @@ def ask_elsewhere(run: Path, distractors: int) -> tuple[list[Question], list[str
 
 
 def question_of(row: BundleQuestion, documents: Sequence[SourceDocument]) -> Question:
-    """A factual question of a bundle with these documents as its paragraphs, in the order of their ids."""
+    """Return a factual question of a bundle with these documents as its paragraphs, in the order of their ids."""
     return Question(
         id=row.uid,
         question=row.question,
@@ -54,7 +54,7 @@ def question_of(row: BundleQuestion, documents: Sequence[SourceDocument]) -> Que
 
 
 class Neighbours:
-    """Documents that are most like some others, by cosine."""
+    """Finds the documents that are most like some others, by cosine."""
 
     def __init__(self, rows: Iterable[DocumentEmbedding]) -> None:
         pairs = [(row.document_id, row.vector) for row in rows]
@@ -63,7 +63,8 @@ class Neighbours:
         self._vectors = np.array([vector for _, vector in pairs], np.float32)
 
     def of(self, own: Sequence[str], count: int) -> list[str]:
-        """The `count` nearest to the mean of some documents, without these; of two as near the smaller id."""
+        """Return the `count` documents nearest to the mean of these documents, without these; of two as near the
+        smaller id."""
         places = [self._place[name] for name in own]
         alike = np.round(self._vectors @ self._vectors[places].mean(axis=0), 6)
         alike[places] = -np.inf

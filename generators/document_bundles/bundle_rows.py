@@ -1,5 +1,5 @@
-"""What a run holds on one bundle: its documents, its questions, why some were rejected, why it is a bundle; and on all
-of them what people choose them by."""
+"""Collect what a run holds on one bundle: its documents, its questions, why some were rejected, why it is a bundle;
+and on all bundles the figures by which people choose them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MUCH_SHARED = 0.25
 """Of a document's text, in another one: half as much as makes it a copy."""
 
 Fate = Literal["kept", "rejected", "candidate"]
-"""`candidate`: its bundle's filters pass it, and the run has not chosen among all candidates yet."""
+"""What became of a question. `candidate`: the filters of its bundle pass it, and the run has not chosen yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class QuestionOutcome:
 
 
 def documents_of(run: OpenRun, bundle_id: str, ids: Sequence[str] = ()) -> tuple[SourceDocument, ...]:
-    """A bundle's documents in its order; of a run that does not keep them together, those of the ids that it has."""
+    """Return a bundle's documents in its order; for a run that does not keep them together, those whose ids it has."""
     number = run.find("bundle_inputs", bundle_id)
     if number is not None:
         item: BundleInput = run.record("bundle_inputs", number)
@@ -60,7 +60,8 @@ def documents_of(run: OpenRun, bundle_id: str, ids: Sequence[str] = ()) -> tuple
 
 
 def questions_of(run: OpenRun, bundle_id: str) -> list[QuestionOutcome]:
-    """Each once: kept ones, then rejected ones, then those of which nothing is decided."""
+    """Return a bundle's questions, each once: kept ones, then rejected ones, then those on which nothing is decided
+    yet."""
     found: dict[str, QuestionOutcome] = {}
     for row in _rows(run, "bundle_questions", bundle_id):
         found[row.uid] = QuestionOutcome(row=row, fate="kept")
@@ -74,14 +75,15 @@ def questions_of(run: OpenRun, bundle_id: str) -> list[QuestionOutcome]:
 
 
 def rejections_of(run: OpenRun, bundle_id: str) -> list[RejectedRow]:
-    """Rejected rows that name a bundle, itself and its questions, as far as they are searched: `OpenRun.search_on`."""
+    """Return the rejected rows that name a bundle or one of its questions, as far as `OpenRun.search_on` searches
+    them."""
     if "rejected" not in run.tables:
         return []
     return [run.record("rejected", number) for number in search_rows(run, "rejected", quote(bundle_id)).rows]
 
 
 def question_in(rejected: RejectedRow) -> BundleQuestion | None:
-    """The bundle question that was rejected; None when the row is something else."""
+    """Return the bundle question in a rejected row; None when the row holds something else."""
     try:
         return from_payload(BundleQuestion, json.loads(rejected.payload))
     except (ValueError, InvalidInput):
@@ -96,18 +98,20 @@ def _rows(run: OpenRun, table: str, bundle_id: str) -> Iterator[BundleQuestion]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """By how much a bundle is one: of the document that is held least, as bundling asks for it."""
+    """How well a bundle holds together, measured on the document that is held least."""
 
     cosine: float
-    """Its mean cosine to the others."""
+    """The mean cosine of this document to the others."""
     shared: float | None
-    """The sum over shared names that it reaches with half of the others; None where the run did not say."""
+    """The sum over shared names that this document reaches with half of the others; None where the run did not store
+    it."""
     copied: float | None
-    """The largest share of a document's text that another one holds; None where the run did not say."""
+    """The largest share of a document's text that another one holds; None where the run did not store it."""
 
     @classmethod
     def of(cls, ids: Sequence[str], links: Sequence[BundleLink], min_cosine: float) -> Hold | None:
-        """Of a bundle's documents and pairs; None of one that does not say why. Names join only who is near."""
+        """Measure a bundle by its documents and links; None where a document has no link. Names join only documents
+        that are near."""
         of = {id: [link for link in links if id in (link.first, link.second)] for id in ids}
         if not links or not all(of.values()):
             return None
@@ -126,13 +130,13 @@ class Hold:
 
 
 def asked_of(run: OpenRun) -> tuple[float, float]:
-    """The cosine and the sum over shared names that this run's bundles had to reach; 0 where it does not say."""
+    """Return the cosine and the sum over shared names that this run's bundles had to reach; 0 where it does not say."""
     bundling: Mapping[str, Any] = run.config.get("bundles") or {}
     return bundling.get("min_cosine") or 0.0, bundling.get("min_shared") or 0.0
 
 
 def list_columns(run: OpenRun) -> Mapping[str, Sequence[Any]]:
-    """What the list of bundles shows beside what the table stores."""
+    """Return the columns that the list of bundles shows beside those that the table stores."""
     table = run.table("bundles")
     names = [name for name in ("uid", "document_ids", "links") if name in table.schema.names]
     rows, min_cosine = table.select(names).to_pylist(), asked_of(run)[0]
@@ -150,7 +154,8 @@ def list_columns(run: OpenRun) -> Mapping[str, Sequence[Any]]:
 
 
 def outcomes_of(run: OpenRun) -> Mapping[str, str]:
-    """What came of each bundle that was asked about: `kept`, `waiting`, or why most of its questions were rejected."""
+    """Return what became of each bundle that was asked about: `kept`, `waiting`, or why most of its questions were
+    rejected."""
     return run.once(("outcomes",), lambda: _outcomes(run))
 
 
@@ -186,7 +191,7 @@ def _bundle_of(payload: str) -> str:
 
 
 def meanings(run: OpenRun) -> Mapping[str, str]:
-    """Of the columns of the list."""
+    """Return an explanation of each column of the list of bundles."""
     min_cosine, min_shared = asked_of(run)
     return {
         "outcome": "kept: a question of it is in the data set; waiting: its candidates are not chosen among yet; else "
@@ -204,7 +209,7 @@ def meanings(run: OpenRun) -> Mapping[str, str]:
 
 
 def chips_of(run: OpenRun, row: Bundle) -> list[StyledText]:
-    """By how much it is a bundle, and what can be asked about it."""
+    """Return labels that say how well a bundle holds together, and what can be asked about it."""
     (min_cosine, min_shared), told = asked_of(run), meanings(run)
     hold = Hold.of(row.document_ids, row.links, min_cosine)
     chips: list[StyledText] = []
@@ -231,7 +236,7 @@ def _figure(name: str, value: float, asked: float, meaning: str) -> StyledText:
 
 
 def reasons_of(run: OpenRun, row: Bundle) -> Parts:
-    """Why its documents are together, pair by pair, in words."""
+    """Explain in words, pair by pair, why the documents of a bundle are together."""
     min_cosine, min_shared = asked_of(run)
     place = {id: number for number, id in enumerate(row.document_ids, start=1)}
     pairs = [
@@ -256,7 +261,7 @@ def reasons_of(run: OpenRun, row: Bundle) -> Parts:
 
 
 def brief(run: OpenRun, row: Bundle) -> Parts:
-    """A bundle as one of many: five lines at most, with the whole date and source of each document."""
+    """Show a bundle among many in at most five lines, with the full date and source of each document."""
     figures = [piece for chip in chips_of(run, row) for piece in (" · ", chip)]
     names = ", ".join(dict.fromkeys(name for link in row.links for name in link.names)) or row.theme
     begin = (StyledText(row.uid, "strong"), f" {outcomes_of(run).get(row.uid, 'not asked')}", *figures[:4])

@@ -1,4 +1,4 @@
-"""The card of a run of bundles: what all cards have, how good the bundles are, one question of each type."""
+"""Write the card of a run of bundles: the common parts, how good the bundles are, and one question of each type."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _PURPOSES = frozenset(("plan", "answer", "thought"))
 
 
 def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
-    """The card as Markdown; its plots are written beside it."""
+    """Return the card of a run as Markdown, and write its plots beside it."""
     return card(folder, manifest, run_configuration(DATASET, settings))
 
 
 def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:
-    """The card as Markdown."""
+    """Return the card of a run as Markdown."""
     bundles = list(rows_of(folder, "bundles", Bundle))
     kept = list(rows_of(folder, "bundle_questions", BundleQuestion))
     rejected = list(rows_of(folder, "rejected", RejectedRow))

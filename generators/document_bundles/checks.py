@@ -1,4 +1,5 @@
-"""Verification of a run of bundles: bundles from their documents, and every filter that needs no model, again."""
+"""Verify a run of bundles: make bundles from their documents again, and apply every filter that needs no model
+again."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ _NEAR = 1e-5
 
 
 class BundleRowChecks(RowChecks):
-    """Each document in one place, bundles of what they say, questions as their filters and their order want them.
+    """Checks that each document is in one place, that bundles hold what they say, and that filters and order allow each
+    question.
 
     Memory holds the vectors, and all bundles with their documents and questions.
     """
@@ -51,7 +53,7 @@ class BundleRowChecks(RowChecks):
     config: BundleRunConfig
 
     def check(self) -> None:
-        """Fill the report."""
+        """Check the run and write what is found into the report."""
         self._id_of: dict[bytes, str] = {}
         self._vectors: dict[str, np.ndarray] = {}
         self._homes: dict[str, str] = {}

@@ -36,36 +36,37 @@ _CHARACTERS_PER_TOKEN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderConfig:
-    """What documents and questions are embedded with (Sentence-BERT in R-Search)."""
+    """Which model embeds documents and questions (Sentence-BERT in R-Search)."""
 
     name: str = PACKAGED
-    """`minilm`, or any sentence-transformers name or path."""
+    """`minilm`, or the name or path of any sentence-transformers model."""
     query_prefix: str = ""
     passage_prefix: str = ""
 
 
 @lru_cache(1)
 def encoder_of(config: EncoderConfig) -> Encoder:
-    """Loaded once per process."""
+    """Return the encoder of a configuration, which is loaded once per process."""
     return Encoder(config.name, query_prefix=config.query_prefix, passage_prefix=config.passage_prefix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionConfig:
-    """What accepted questions of all bundles are held against, and how they are ordered."""
+    """How accepted questions of all bundles are compared with each other and with benchmarks, and how they are
+    ordered."""
 
     most_alike: float = 0.92
-    """Cosine from which two questions ask the same."""
+    """Cosine from which on two questions count as the same."""
     most_alike_benchmark: float = 0.9
-    """Cosine from which a question is one of a benchmark's."""
+    """Cosine from which on a question counts as one of a benchmark's."""
     benchmark_words: int = 8
-    """A run of so many words shared with a benchmark's question rejects."""
+    """Number of words in a row that a question shares with a benchmark's question when it is rejected."""
     benchmarks: tuple[str, ...] = ()
-    """Files of questions that must not be trained on."""
+    """Files of benchmark questions that must not be trained on."""
     benchmark_hashes: tuple[str, ...] = ()
-    """SHA-256 of these files: where they are does not decide the rows, what is in them does."""
+    """SHA-256 of these files: their content decides the rows, and their place does not."""
     stages: int = 4
-    """Of the curriculum."""
+    """Number of stages of the curriculum."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for sizes of which nothing can be made."""
@@ -74,7 +75,7 @@ class SelectionConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleOutputConfig:
-    """How rows are cut."""
+    """How the rows of a run are cut into files."""
 
     documents_per_shard: int = 256
     bundles_per_shard: int = 16
@@ -87,7 +88,7 @@ class BundleOutputConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleRunConfig(RunConfig):
-    """Documents to bundles to questions to episodes."""
+    """Configuration of a run that turns documents into bundles, questions and episodes."""
 
     content: ContentConfig = field(default_factory=ContentConfig)
     duplicates: DuplicateConfig = field(default_factory=DuplicateConfig)
@@ -96,16 +97,16 @@ class BundleRunConfig(RunConfig):
     writer: BundleWriterConfig = field(default_factory=BundleWriterConfig)
     filters: BundleFilterConfig = field(default_factory=BundleFilterConfig)
     judge: AnswerJudgeOptions = field(default_factory=AnswerJudgeOptions)
-    """Of answers that the matcher cannot score, of readers and of episodes."""
+    """How a judge scores the answers of readers and of episodes that the matcher cannot score."""
     selection: SelectionConfig = field(default_factory=SelectionConfig)
     episodes: PlannedEpisodeConfig = field(default_factory=PlannedEpisodeConfig)
     tools: RetrieverConfig = field(default_factory=RetrieverConfig)
     output: BundleOutputConfig = field(default_factory=BundleOutputConfig)
     questions: bool = True
-    """False: stop at the bundles. No model is needed for that."""
+    """Whether questions are asked about the bundles. False: the run stops at the bundles and needs no model."""
 
     def deciding(self) -> dict[str, Any]:
-        """What decides the rows; of the benchmarks their content and not their place."""
+        """Settings that decide the rows; the benchmarks count by their content, not by their place."""
         content = RunConfig.deciding(self)
         content["tools"] = without_usual(content["tools"], NOT_OF_PLANS)
         del content["selection"]["benchmarks"]
@@ -113,17 +114,17 @@ class BundleRunConfig(RunConfig):
 
     @property
     def prompt_version(self) -> str:
-        """Hash of the prompts in use."""
+        """Hash of the prompts that the run uses."""
         return f"{self.writer.prompt_version}-{self.episodes.prompt_version}"
 
     @property
     def records(self) -> tuple[type, ...]:
-        """Records whose schema decides the rows."""
+        """Classes of records whose schemas decide the rows."""
         return (SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode, SftRow)
 
     @property
     def reply_limits(self) -> dict[str, int]:
-        """The most tokens of a reply, by setting."""
+        """Most tokens of each kind of reply, by the name of its setting."""
         limits = {"writer.read_max_tokens": self.writer.read_max_tokens, **self.episodes.reply_limits}
         if self.writer.kind == "model":
             limits["writer.write_max_tokens"] = self.writer.write_max_tokens
@@ -133,7 +134,7 @@ class BundleRunConfig(RunConfig):
 
     @property
     def longest_call(self) -> int:
-        """A bundle's documents before a reply, or a plan's passages between two."""
+        """Most tokens of one call: a bundle's documents before a reply, or a plan's passages between two replies."""
         writer = self.writer
         shown = LARGEST * writer.longest_document // _CHARACTERS_PER_TOKEN
         longest = max(writer.read_max_tokens, writer.write_max_tokens if writer.kind == "model" else 0)
@@ -141,27 +142,28 @@ class BundleRunConfig(RunConfig):
 
     @property
     def thought_settings(self) -> tuple[str, ...]:
-        """Of sampled plans."""
+        """Names of the settings that concern thoughts, for sampled plans."""
         is_unset = self.questions and self.episodes.plan == "sampled" and not self.episodes.thought_tokens
         return ("episodes.thought_tokens",) if is_unset else ()
 
     @property
     def encoder_name(self) -> str | None:
-        """Of the sentence encoder."""
+        """Name of the sentence encoder."""
         return self.encoder.name
 
     @property
     def passage_prefix(self) -> str:
-        """What that encoder wants before a passage."""
+        """Text that the sentence encoder wants before each passage."""
         return self.encoder.passage_prefix
 
     @property
     def call_style(self) -> Literal["chat", "completion"]:
-        """How the model is asked."""
+        """Whether the model is asked by chat messages or by a text that it goes on with."""
         return "chat" if self.writer.kind == "model" else "completion"
 
     def against(self, benchmarks: list[Path]) -> BundleRunConfig:
-        """With these benchmarks beside the preset's. Raises `InvalidInput` for one that is not there."""
+        """Return the configuration with these benchmarks beside the preset's. Raises `InvalidInput` for a file that is
+        missing."""
         paths = dict.fromkeys((*self.selection.benchmarks, *map(str, benchmarks)))
         missing = [path for path in paths if not Path(path).is_file()]
         if missing:
@@ -171,7 +173,8 @@ class BundleRunConfig(RunConfig):
 
 
 def packages(config: BundleRunConfig, inputs: RunInputs) -> tuple[str, ...]:
-    """`DataSet.packages`: what bundling imports, the encoder, and what plans search, where questions are wanted."""
+    """Serve as `DataSet.packages`: the modules of bundling and the encoder and, where questions are wanted, of
+    plans."""
     found = (*PACKAGES, *encoder_packages(config.encoder.name))
     tools, is_asked = config.tools, config.questions and not inputs.options.get("bundles_only")
     if not is_asked or tools.kind not in BACKENDS:
@@ -180,14 +183,15 @@ def packages(config: BundleRunConfig, inputs: RunInputs) -> tuple[str, ...]:
 
 
 def goes_on(config: BundleRunConfig, earlier: BundleRunConfig) -> bool:
-    """`DataSet.goes_on`: questions are asked about the bundles of a run that had only bundles, whatever the model."""
+    """Serve as `DataSet.goes_on`: a run that had only bundles may go on with questions about them, by any model."""
     if earlier.questions or not config.questions:
         return False
     return replace(config, questions=False, model=earlier.model).hash == earlier.hash
 
 
 def configure(config: BundleRunConfig, inputs: RunInputs) -> BundleRunConfig:
-    """With the benchmarks that are given; without questions where only bundles are wanted."""
+    """Return the configuration with the benchmarks that are given, and without questions where only bundles are
+    wanted."""
     config = config.against(inputs.options.get("benchmarks", []))
     config = replace(config, questions=config.questions and not inputs.options.get("bundles_only"))
     if config.questions:

@@ -1,4 +1,5 @@
-"""What prompts show of a bundle, what the writing model replies, and a draft of it as a row: its plan, its options."""
+"""Show a bundle in a prompt, describe the writing model's reply, and turn a draft of it into a row with plan and
+options."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from trailforge.schemas import (
 )
 
 TOOLS: dict[SourceKind, str] = {"news": "News", "academic": "Academic", "general": "General"}
-"""Which tool of a plan finds documents of a kind."""
+"""The tool of a plan that finds documents of each kind."""
 TYPES = ("factual", "single_choice", "causal", "multiple_choice")
 _MOST = {"hops": 6, "needs": 5, "options": 7, "correct": 5, "aliases": 6, "key_facts": 4}
 """Items of a list. A model that repeats itself fills any list that has no end."""
@@ -38,7 +39,7 @@ _LETTERED = re.compile(r"\s*\(?([A-Ha-h])[.):]\s+")
 
 
 def render_documents(documents: Sequence[SourceDocument], longest: int) -> str:
-    """Documents as a prompt shows them, numbered from 1."""
+    """Return documents as a prompt shows them, numbered from 1."""
     return "\n\n".join(
         f"[{number}] {document.title} ({TOOLS[document.kind]}, {document.source}"
         f"{', ' + document.published if document.published else ''})\n{shown_text(document, longest)}"
@@ -47,12 +48,14 @@ def render_documents(documents: Sequence[SourceDocument], longest: int) -> str:
 
 
 def shown_text(document: SourceDocument, longest: int) -> str:
-    """What a prompt shows of a document: its beginning; of a paper the parts that say what it did and found."""
+    """Return what a prompt shows of a document: its beginning or, of a paper, the parts that say what it did and
+    found."""
     return cut_paper(document.text, longest) if document.kind == "academic" else cut_text(document.text, longest)
 
 
 def describe_sources(documents: Sequence[SourceDocument]) -> str:
-    """Which documents are of one source, a rule of the writer's for each such source; empty when each has its own."""
+    """Return a rule of the writer's for each source with several documents; empty when each document has a source of
+    its own."""
     numbers: dict[str, list[str]] = {}
     for number, document in enumerate(documents, start=1):
         numbers.setdefault(document.origin, []).append(f"[{number}]")
@@ -64,16 +67,18 @@ def describe_sources(documents: Sequence[SourceDocument]) -> str:
 
 
 def render_quotes(row: BundleQuestion, documents: Sequence[SourceDocument]) -> str:
-    """The evidence of each hop, with the number of its document; of a document that is not there, as the draft says."""
+    """Return the evidence of each hop with the number of its document, or with the draft's word for a document not
+    there."""
     numbers = {document.id: str(number) for number, document in enumerate(documents, start=1)}
     return "\n".join(f"- [{numbers.get(hop.document_id, hop.document_id)}] {hop.evidence}" for hop in row.hops)
 
 
 def describe_finds(bundle: Bundle, documents: Sequence[SourceDocument], longest: int) -> str:
-    """What a rule finds that may join two documents, for the writer to look at first; empty where it finds nothing.
+    """Describe what a rule finds that may join two documents, for the writer to look at first; empty where it finds
+    nothing.
 
-    Of each two the names that both have; then names of which either one of two tells what the other does not, with a
-    sentence of each. No sentence stands twice.
+    It lists for each two documents the names that both have; then names of which either one of two tells what the other
+    does not, with a sentence of each. No sentence stands twice.
     """
     numbers = {document.id: number for number, document in enumerate(documents, start=1)}
     told = {each.id: ToldNames.of(each.title, shown_text(each, longest)) for each in documents}
@@ -94,12 +99,12 @@ def describe_finds(bundle: Bundle, documents: Sequence[SourceDocument], longest:
 
 
 def reply_schema(count: int, *, is_bounded: bool = True) -> dict[str, Any]:
-    """The reply with what joins the documents, or why nothing does, and up to `count` questions.
+    """Return the JSON schema of a reply: what joins the documents, or why nothing does, and up to `count` questions.
 
     The fields are in the order in which they have to be thought of.
 
-    Not bounded: as replies are held against it by us, who cut lists that are too long (`cut_lists`) rather than ask
-    again.
+    Without bounds it serves to check replies, whose lists are cut when they are too long (`cut_lists`) rather than
+    asked again.
     """
     text = {"type": "string"}
 
@@ -131,7 +136,7 @@ def reply_schema(count: int, *, is_bounded: bool = True) -> dict[str, Any]:
 
 
 def cut_lists(reply: dict[str, Any], count: int) -> list[dict[str, Any]]:
-    """The drafts of a reply, `count` at most, with lists no longer than they may be."""
+    """Return the drafts of a reply, at most `count`, with lists cut to their longest length."""
     return [_cut(draft) for draft in reply["questions"][:count]]
 
 
@@ -151,7 +156,7 @@ def row_of(
     seed: int,
     provenance: Provenance,
 ) -> BundleQuestion:
-    """A draft of a bundle as a row; whether it makes sense is for the filters to say."""
+    """Turn a draft of a bundle into a row; the filters say whether it makes sense."""
     documents = item.documents
     nodes, edges = plan_of(draft["hops"], documents)
     uid = hashlib.sha256(f"{item.id} {number} {draft['question']}".encode()).hexdigest()[:16]
@@ -192,7 +197,7 @@ def row_of(
 def shuffle_options(
     texts: Sequence[str], correct: Sequence[str], *, seed: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Options in an order by seed, and the letters of the correct ones in that order.
+    """Put options into an order by seed, and return them with the letters of the correct ones in that order.
 
     Models put correct options first, which an agent would learn. Letters that all texts begin with, in their order, are
     taken off. Correct letters that no option has stay as they are, for the filters to see; so does the order then.
@@ -214,7 +219,8 @@ def shuffle_options(
 def plan_of(
     hops: Sequence[dict[str, Any]], documents: Sequence[SourceDocument]
 ) -> tuple[tuple[PlanNode, ...], tuple[PlanEdge, ...]]:
-    """One search per hop, by the tool that finds such documents, and an edge for each finding that a hop needs."""
+    """Return one search per hop, by the tool that finds such documents, and an edge for each finding that a hop
+    needs."""
     names = [chr(ord("A") + position) for position in range(len(hops))]
     nodes = tuple(
         PlanNode(node_id=name, query=hop["query"].strip(), tool=_tool(hop["document"], documents))

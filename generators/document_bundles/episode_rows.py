@@ -1,4 +1,5 @@
-"""Rows of R-Search episodes: what follows from question and conversation, and what is trained on."""
+"""Turn R-Search episodes into rows: the fields that follow from question and conversation, and the rows for
+training."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from trailforge.schemas import (
 
 
 def made_of(messages: Sequence[Message], row: BundleQuestion, score: float) -> Mapping[str, Any]:
-    """The fields of an episode that follow from its question, its conversation and the score of its answer.
+    """Return the fields of an episode that follow from its question, its conversation and the score of its answer.
 
     Options are compared as the reward compares them, whatever the score: naming all of them pays nothing.
     """
@@ -52,7 +53,7 @@ def made_of(messages: Sequence[Message], row: BundleQuestion, score: float) -> M
 
 
 def episode_sft_row(episode: SearchEpisode) -> SftRow:
-    """The whole conversation as one row; the loss is taken on the two assistant turns.
+    """Return the whole conversation as one row; the loss is taken on the two assistant turns.
 
     `reward.total` is the episode's reward; its other parts hold the final answer against the gold answer.
     """
@@ -67,19 +68,19 @@ def episode_sft_row(episode: SearchEpisode) -> SftRow:
 
 
 def uid_of(row: BundleQuestion, messages: Sequence[Message]) -> str:
-    """Of an episode: a hash of question and conversation."""
+    """Return the identifier of an episode: a hash of question and conversation."""
     content = "\0".join([row.uid, *(message.content for message in messages)])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def found_evidence(row: BundleQuestion, results: Sequence[nl_dag.NodeResult]) -> float:
-    """Share of the hops whose evidence stands in a passage that any search brought."""
+    """Return the share of the hops whose evidence stands in a passage that any search brought."""
     found = [passage for result in results for passage in result.passages]
     return round(evidence_recall([hop.evidence for hop in row.hops], found), 6)
 
 
 def search_of(result: nl_dag.NodeResult) -> PlannedSearch:
-    """A node of a plan that was run, as a row holds it."""
+    """Return an executed node of a plan as a row stores it."""
     node = result.node
     return PlannedSearch(
         node_id=node.node_id, query=node.query, tool=node.tool, status=result.status, passages=result.passages
@@ -87,7 +88,7 @@ def search_of(result: nl_dag.NodeResult) -> PlannedSearch:
 
 
 def transcript_of(row: SearchEpisode) -> ToScore:
-    """An episode to be scored."""
+    """Return an episode in the form in which the reward scores it."""
     return ToScore(
         messages=row.messages,
         question=row.question,

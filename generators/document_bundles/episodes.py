@@ -1,4 +1,4 @@
-"""R-Search episodes of bundle questions: think, plan, search, answer (R-Search, sections 3.3 and 3.4).
+"""Make R-Search episodes of bundle questions: think, plan, search, answer (R-Search, sections 3.3 and 3.4).
 
 The gold way runs the question's gold plan, thinks as `search_thoughts` says, and answers with the gold answer. The
 sampled way is the paper's two-stage generation: the model writes up to `</search>`, the plan is run, the model goes on
@@ -69,33 +69,34 @@ _KINDS: dict[str, SourceKind] = {"News": "news", "Academic": "academic"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedEpisodeConfig:
-    """How episodes are made."""
+    """How episodes of planned search are made."""
 
     plan: Literal["gold", "sampled"] = "gold"
     samples: int = 4
-    """Draws of a question at most, one after the other up to a good one; the paper's group size."""
+    """Most draws of a question, one after the other up to a good one; the paper's group size."""
     temperature: float = 1.0
     top_p: float = 0.95
     max_tokens: int = 1024
-    """Of each of the two stages."""
+    """Most tokens of each of the two stages."""
     thought_tokens: int = 0
-    """Room beyond that for what a reasoning model thinks, which is then sent no stop strings
+    """Tokens beyond `max_tokens` for what a reasoning model thinks, which is then sent no stop strings
     (`protocols.episodes.EpisodeConfig`); 0: it is none."""
     thoughts: PlanThoughtConfig = field(default_factory=PlanThoughtConfig)
-    """Of gold plans, and of a reasoning model's draws whose own thoughts are not sound."""
+    """How thoughts are worded: of gold plans, and of a reasoning model's draws whose own thoughts are not sound."""
     top_k: int = nl_dag.TOP_K
-    """Passages of a search."""
+    """Number of passages that one search returns."""
     min_reward: float = 0.8
-    """Of an episode that is good enough: format and plan are right, and the answer by six tenths."""
+    """Smallest reward of an episode that is good enough: format and plan are right, and the answer by six tenths."""
     min_evidence: float = 1.0
-    """Share of the hops whose evidence the searches have to bring."""
+    """Smallest share of the hops whose evidence the searches have to bring."""
     most_gold: float = 1.0
-    """Share of a query's words that stand in the gold documents' titles, answer or key facts and not in the question:
-    a gold plan with more is no episode, and draws go on up to one with less. 1: it is only measured."""
+    """Largest share of a query's words that stand in the gold documents' titles, answer or key facts and not in the
+    question: a gold plan with more is no episode, and draws go on up to one with less. 1: it is only measured."""
     gold_fallback: bool = True
-    """Tell the gold plan when the filters keep no draw."""
+    """Whether the gold plan is told when the filters keep no draw."""
     result_role: Literal["user", "tool"] = "user"
-    """In calls of the model: many chat endpoints take no `tool` turn without a tool call. Rows hold `tool` always."""
+    """Role of search results in calls of the model: many chat endpoints take no `tool` turn without a tool call. Rows
+    always hold `tool`."""
 
     @property
     def prompt_version(self) -> str:
@@ -107,19 +108,19 @@ class PlannedEpisodeConfig:
 
     @property
     def limits(self) -> EpisodeFilterConfig:
-        """Of the filters."""
+        """Limits that the filters of episodes use."""
         return EpisodeFilterConfig(min_reward=self.min_reward, min_evidence=self.min_evidence, most_gold=self.most_gold)
 
     @property
     def reply_limits(self) -> dict[str, int]:
-        """The most tokens of each kind of call, by the key of the preset."""
+        """Most tokens of each kind of call, by the key of the preset."""
         thought = {"episodes.thoughts.max_tokens": self.thoughts.max_tokens} if self.thoughts.source == "model" else {}
         if self.plan == "gold":
             return thought
         return {"episodes.max_tokens": self.max_tokens + self.thought_tokens, **thought}
 
     def longest_call(self, longest_passage: int) -> int:
-        """Tokens of both stages, and between them the passages, of so many words at most, of as many searches as go."""
+        """Return the most tokens of both stages and of all passages between them, each of at most so many words."""
         if self.plan == "gold":
             return self.thoughts.max_tokens if self.thoughts.source == "model" else 0
         found = nl_dag.MAX_NODES * self.top_k * longest_passage * _TOKENS_PER_WORD
@@ -128,15 +129,15 @@ class PlannedEpisodeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeContext(RunContext):
-    """What all questions of a run share."""
+    """Everything that all questions of a run share."""
 
     config: PlannedEpisodeConfig
     tools: Tools
     planner: Grammar = R_SEARCH
-    """With the rules as the model reads them; `planner_of`."""
+    """The protocol with the rules as the model reads them; see `planner_of`."""
     judge: AnswerJudgeOptions = field(default_factory=AnswerJudgeOptions)
     retriever: str = ""
-    """See `Provenance.retriever`."""
+    """Name of the retriever; see `Provenance.retriever`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +146,12 @@ class Candidate:
 
     episode: SearchEpisode
     verdict: Verdict | None
-    """The first that rejects it; None when all keep it."""
+    """The first verdict that rejects the episode; None when all filters keep it."""
 
 
 def planner_of(config: PlannedEpisodeConfig, kinds: Collection[SourceKind] | None) -> Grammar:
-    """The protocol with the rules for these tools. `kinds`: those of the documents; None: the web is searched."""
+    """Return the protocol with the rules for these tools. `kinds`: those of the documents; None: the web is
+    searched."""
     holdings = {
         tool: "nothing" if kinds is not None and tool in _KINDS and _KINDS[tool] not in kinds else what
         for tool, what in r_search.HOLDINGS.items()
@@ -158,7 +160,7 @@ def planner_of(config: PlannedEpisodeConfig, kinds: Collection[SourceKind] | Non
 
 
 async def make_episodes(row: BundleQuestion, context: EpisodeContext, meter: Meter) -> list[Candidate]:
-    """Candidates, the best first: it is the question's episode if its verdict is None.
+    """Return candidates, the best first: it is the question's episode if its verdict is None.
 
     Sampled: each different draw, until one is kept and clean: its queries know no more of the gold than they may, and
     it has no idle search. For a needless edge alone nothing is drawn again: its searches are as good. Of kept ones
@@ -204,7 +206,7 @@ def _is_clean(episode: SearchEpisode, row: BundleQuestion, most_gold: float) -> 
 
 
 def against(episode: SearchEpisode, row: BundleQuestion, config: PlannedEpisodeConfig) -> Verdict | None:
-    """The first verdict that rejects the episode."""
+    """Return the first verdict that rejects the episode, or None."""
     return first_rejection(judge_episode(episode, row, config.limits))
 
 

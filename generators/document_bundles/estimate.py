@@ -1,4 +1,4 @@
-"""What a run of bundles would take at most."""
+"""Estimate the most that a run of bundles may take."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_CHANCE = 0.25
 
 
 def estimate(inputs: RunInputs, config: BundleRunConfig) -> Estimate:
-    """A bound: every document finds a bundle, and every question comes as far as its episodes.
+    """Estimate an upper bound: every document finds a bundle, and every question comes as far as its episodes.
 
     Of bundles of 2 to 4 documents those count that take the most tokens.
     """

@@ -1,4 +1,5 @@
-"""What follows from the fields of a bundle's question that a person fixed, and whether its evidence says it."""
+"""Refit the fields that follow from what a person fixed in a bundle's question, and check that its evidence supports
+it."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _MEASURED_ON_OTHERS = frozenset(
 
 
 def refit(row: BundleQuestion, old: BundleQuestion) -> BundleQuestion:
-    """The row with the answer of its options, and the scores of the filters that ask no model."""
+    """Return the row with the answer of its options, and the scores of the filters that ask no model."""
     if row.options:
         row = _with_chosen(row, old)
     if row.answer != old.answer:  # what was said in other words was the old answer

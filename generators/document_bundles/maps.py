@@ -1,4 +1,4 @@
-"""Documents of a run as points in the plane, for the curators' page by PCA and for the dataset card by UMAP.
+"""Draw documents of a run as points in the plane, for the curators' page by PCA and for the dataset card by UMAP.
 
 Figures of the card are PNG files' bytes: the same for the same input, since nothing in them tells date or version.
 """
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 
 
 MOST_POINTS = 20_000
-"""Documents on the map; of more a sample is shown, the same at every start."""
+"""Most documents on the curators' map; of more a sample is shown, the same at every start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
-    """From d dimensions to two."""
+    """A projection from d dimensions to two."""
 
     mean: np.ndarray
-    """(d,)."""
+    """The mean of the vectors, shape (d,)."""
     axes: np.ndarray
-    """(d, 2): orthonormal columns; zeros where the vectors have no further direction."""
+    """The two axes as orthonormal columns, shape (d, 2); zeros where the vectors have no further direction."""
     kept: tuple[float, float]
     """Share of the variance along each axis."""
 
     def places(self, vectors: np.ndarray) -> np.ndarray:
-        """(n, d) to (n, 2)."""
+        """Project vectors from shape (n, d) to (n, 2)."""
         return (vectors - self.mean) @ self.axes
 
 
@@ -59,7 +59,7 @@ class _Placed:
 
 
 def document_map(run: OpenRun, bundle: Bundle | None) -> Parts:
-    """All documents of a run, those of a bundle pointed out."""
+    """Return a map of all documents of a run that points out those of a bundle."""
     if "embeddings" not in run.tables:
         return [Note("This run keeps no embeddings, so there is no map of its documents.")]
     placed: _Placed = run.once(("map",), lambda: _place(run))
@@ -82,7 +82,8 @@ def document_map(run: OpenRun, bundle: Bundle | None) -> Parts:
 
 
 def principal_axes(vectors: np.ndarray) -> Projection:
-    """The two main directions of (n, d) vectors: the same for the same vectors, each with its largest part positive."""
+    """Return the two main directions of (n, d) vectors: always the same for the same vectors, each with a positive
+    largest part."""
     mean = vectors.mean(axis=0)
     centred = vectors - mean
     variances, directions = np.linalg.eigh(centred.T @ centred)
@@ -147,9 +148,11 @@ def _place_alone(run: OpenRun, placed: _Placed, id: str, bundle: Bundle) -> MapP
 
 
 MOST_DOCUMENTS = 5000
-"""On a map; of more a sample is drawn. Points would cover each other, and UMAP takes a minute."""
+"""Most documents on the card's map; of more a sample is drawn. Points would cover each other, and UMAP takes a
+minute."""
 FEWEST_FOR_UMAP = 50
-"""Fewer are placed by their two main directions: UMAP would see little more in them, and takes seconds to compile."""
+"""Fewest documents that UMAP places. Fewer are placed by their two main directions: UMAP would see little more in them,
+and takes seconds to compile."""
 _LABELS = 14
 _APART = 0.13
 """Of the map's width and height: labels nearer to each other would overlap. Half a label is as wide."""
@@ -163,7 +166,7 @@ _COLOURS = ("#3b75af", "#e8963e", "#509e3d", "#b5433a", "#8d69b8", "#84584e", "#
 def map_of_documents(
     vectors: np.ndarray, sources: Sequence[str], bundling: Bundling, themes: Sequence[str], seed: int
 ) -> bytes:
-    """Documents where UMAP puts them, those of a bundle joined, leftovers grey; some bundles with their themes.
+    """Draw documents where UMAP puts them, those of a bundle joined, leftovers grey; some bundles with their themes.
 
     `vectors`: (n, d), length 1; `themes`: a few words for each of the bundles. What the documents of a source have in
     common is taken away, else the map would show little beside the sources. More than `MOST_DOCUMENTS` are sampled.
@@ -193,7 +196,7 @@ def map_of_documents(
 
 
 def bundle_sizes(bundling: Bundling) -> bytes:
-    """How many bundles have two, three and four documents; how many documents are left over, by reason."""
+    """Draw how many bundles have two, three and four documents, and how many documents are left over, by reason."""
     figure = figure_of(8, 3.2)
     left, right = figure.subplots(1, 2)
     sizes, reasons = size_counts(bundling), Counter(leftover.reason for leftover in bundling.leftovers)

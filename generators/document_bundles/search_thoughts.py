@@ -1,4 +1,4 @@
-"""The thought before a gold search plan: what is asked, what there is to start from, what is missing, in which order.
+"""Write the thought before a gold search plan: what is asked, where to start, what is missing, in which order.
 
 It is told from the question and the plan alone, as an agent that has searched for nothing yet could tell it: neither
 evidence nor answer is looked at. A model words it, which is shown no more than that either, or sentences are drawn from
@@ -33,16 +33,16 @@ _WITHIN = frozenset({"of", "de", "la", "du", "von", "van", "der", "del", "al"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanThoughtConfig:
-    """Who words the thought before a gold plan, and how the model is asked."""
+    """How the thought before a gold plan is worded, by rule or by the model, and how the model is asked."""
 
     source: ThoughtSource = "templates"
-    """`model`: one call for an episode that is kept and would have the templates'; they stay where code cannot confirm
-    what the model says."""
+    """What words the thought. `model`: one call for an episode that is kept and would have the templates'; they stay
+    where code cannot confirm what the model says."""
     max_tokens: int = 4096
     temperature: float = 0.0
     top_p: float = 1.0
     max_words: int = 150
-    """Also of what a reasoning model thought before its turn, to be its thought."""
+    """Most words of a thought, and of what a reasoning model thought before its turn that may become its thought."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for no room."""
@@ -50,7 +50,7 @@ class PlanThoughtConfig:
 
 
 async def ask_for_thought(row: BundleQuestion, plan: SearchPlan, config: PlanThoughtConfig, asker: Asker) -> Reply:
-    """The reply with the thought of a plan: question and plan are all that the model is shown."""
+    """Ask the model for the thought of a plan: question and plan are all that it is shown."""
     prompt = fill(
         PROMPTS.text(PROMPT),
         question=row.asked().text,
@@ -62,7 +62,7 @@ async def ask_for_thought(row: BundleQuestion, plan: SearchPlan, config: PlanTho
 
 
 def think(row: BundleQuestion, plan: SearchPlan, *, seed: str) -> str:
-    """One paragraph; the same for the same seed."""
+    """Write the thought of a plan as one paragraph; it is the same for the same seed."""
     rng, pools = random.Random(seed), PROMPTS.pools(POOLS)
 
     def pick(role: str, **fields: str) -> str:
@@ -84,7 +84,7 @@ def think(row: BundleQuestion, plan: SearchPlan, *, seed: str) -> str:
 
 
 def names_in(question: str) -> list[str]:
-    """The first names, dates and years in a question: runs of words with a capital, after the first word."""
+    """Return the first names, dates and years in a question: runs of words with a capital, after the first word."""
     runs: list[list[str]] = [[]]
     for word in _WORD.findall(question)[1:]:
         plain = word.strip("\"'“”‘’(),.;:?!")
@@ -125,5 +125,5 @@ def _needs(plan: SearchPlan) -> Iterator[tuple[str, list[str]]]:
 
 
 def join_phrases(parts: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`; empty for none."""
+    """Join phrases: `a`, `a and b`, `a, b and c`; empty for none."""
     return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))

@@ -1,4 +1,4 @@
-"""What is shown of bundles, of the questions over them, and of the episodes that answer these by planned search."""
+"""Show bundles, the questions over them, and the episodes that answer these by planned search, to people."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ MEANINGS = {
     "duplicate_question": "cosine with the nearest accepted question, or with the one that it repeats",
     "contaminated": "cosine with the nearest question of a benchmark",
 }
-"""Of the scores of bundle questions, by filter."""
+"""Explanation of each score of bundle questions, by filter."""
 _HOP_COLOURS = 4
 _TOOLS = {"News": "hop2", "Academic": "hop1", "General": "hop0"}
 _STATUS = {
@@ -98,7 +98,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def bundle_question(run: OpenRun, row: BundleQuestion) -> Parts:
-    """A row of `bundle_questions` or `candidates`: asked, answered, with its evidence and its search plan."""
+    """Show a row of `bundle_questions` or `candidates`: question and answer, with its evidence and its search plan."""
     documents = documents_of(run, row.bundle_id, [hop.document_id for hop in row.hops])
     hops = [_hop(number, hop, documents) for number, hop in enumerate(row.hops)]
     return [
@@ -109,7 +109,7 @@ def bundle_question(run: OpenRun, row: BundleQuestion) -> Parts:
 
 
 def bundle(run: OpenRun, row: Bundle) -> Parts:
-    """A row of `bundles`, with one of its questions."""
+    """Show a row of `bundles` with one of its questions."""
     asked = questions_of(run, row.uid)
     rejected = [each for each in rejections_of(run, row.uid) if each.uid == row.uid]
     put_aside = [
@@ -132,12 +132,12 @@ def bundle(run: OpenRun, row: Bundle) -> Parts:
 
 
 def bundle_input(run: OpenRun, row: BundleInput) -> Parts:
-    """A row of `bundle_inputs`."""
+    """Show a row of `bundle_inputs`."""
     return [*_bundle_head(run, row.bundle), *_documents(row.documents)]
 
 
 def episode(run: OpenRun, row: SearchEpisode) -> Parts:
-    """A row of `episodes`: the plan, what each search found, the parts of the reward."""
+    """Show a row of `episodes`: the plan, what each search found, the parts of the reward."""
     chips = [
         StyledText(row.type),
         StyledText(f"{row.origin} plan", "", ORIGINS[row.origin]),
@@ -229,7 +229,7 @@ def _plan(row: BundleQuestion) -> Parts:
 
 
 def plan_graph(row: BundleQuestion) -> Diagram:
-    """The plan (NL-DAG of R-Search, section 3.2), valid or not: red is what only edges name, and circles."""
+    """Draw the plan (NL-DAG of R-Search, section 3.2), valid or not: red is what only edges name, and circles."""
     known = {node.node_id: node for node in row.dag_nodes}
     pairs = list(dict.fromkeys((edge.src, edge.dst) for edge in row.dag_edges))
     keys = list(dict.fromkeys([*known, *(end for pair in pairs for end in pair)]))

@@ -1,4 +1,4 @@
-"""Documents -> bundles -> questions -> a curriculum of them -> episodes (the second straight way of the house).
+"""The stages of a run: documents -> bundles -> questions -> a curriculum of them -> episodes.
 
 take in | clean | embed | bundle | write and filter questions | select | episodes | manifest
 
@@ -20,50 +20,50 @@ from trailforge.pipelines.sources import take_in_documents
 
 
 def take_in(inputs: RunInputs, folder: Path, config: BundleRunConfig) -> Settings:
-    """Documents of files as shards in the run's folder, without what people refuse."""
+    """Write the documents of files as shards into the run's folder, without those that people refuse."""
     return take_in_documents(inputs, folder, config, shard_size=config.output.documents_per_shard)
 
 
 def asks_questions(config: BundleRunConfig) -> bool:
-    """Whether more than bundles is wanted."""
+    """Tell whether a run makes more than bundles."""
     return config.questions
 
 
 def embedding_shards(cleaned: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
-    """Of the documents that are left."""
+    """Return the shards of the documents that cleaning leaves."""
     return cleaning.next_shards(receipts, grouping.EMBED)
 
 
 def grouping_shards(embedded: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
-    """One, of all documents."""
+    """Return the one shard of grouping, which stands for all documents."""
     return (grouping.only_shard(embedded, digest_of(receipts)),)
 
 
 def selection_shards(bundles: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
-    """One, of the questions of all bundles."""
+    """Return the one shard of selection, which stands for the questions of all bundles."""
     return (selecting.only_shard(bundles, digest_of(receipts)),)
 
 
 def shards_made(before: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
-    """Those that the only shard of the stage before cut its rows into."""
+    """Return the shards into which the only shard of the stage before cut its rows."""
     return receipts[0].shards
 
 
 def run_cleaning(run: StageRun) -> None:
-    """Without duplicates and what has no content."""
+    """Clean documents: drop duplicates and documents without content."""
     cleaning.clean(run)
 
 
 def run_embedding(run: StageRun) -> None:
-    """A vector for each document."""
+    """Compute a vector for each document."""
     grouping.embed(run)
 
 
 def run_grouping(run: StageRun) -> None:
-    """Bundles of documents."""
+    """Bundle documents."""
     grouping.group(run)
 
 
 def run_selection(run: StageRun) -> None:
-    """A curriculum of the questions of all bundles."""
+    """Make a curriculum of the questions of all bundles."""
     selection.select(run)

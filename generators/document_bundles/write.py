@@ -1,4 +1,4 @@
-"""A bundle of documents to multi-hop questions with gold search plans, and back: answering them (R-Search, 4.1).
+"""Turn a bundle of documents into multi-hop questions with gold search plans, and answer them again (R-Search, 4.1).
 
 The writer makes drafts; what they are worth is measured by `filters.bundle_readings` with the reader. `seal` puts what
 was measured into the row.
@@ -43,7 +43,7 @@ from trailforge.schemas import (
 )
 
 WRITERS = "trailforge.writers"
-"""Group of entry points: functions as `BundleWork`, of a bundle and a context."""
+"""Group of entry points of writers: each is a function like `BundleWork`, of a bundle and a context."""
 _MOST_HOPS, _MOST_SOURCES, _MOST_DEPTH = 4, 4, 4
 _TYPE_WEIGHT: dict[BundleQuestionType, float] = {
     "factual": 0.0,
@@ -79,14 +79,14 @@ _SLIPS = {
     "not_answerable": "A reader of all documents that it quotes has another answer",
 }
 MENDABLE = ("poor_question", "fewer_documents_suffice", *_SLIPS)
-"""Reasons that say how another question over the same documents would be better. What is known is known: a question
-that is answered from memory is left."""
+"""Reasons for rejection that tell how another question over the same documents could be better. What is known is known:
+a question that is answered from memory is left."""
 _NO_VERDICT = "no verdict"
 _FINDS = "What a rule found in them, by words alone: what both name, and what only one of them tells of it\n"
 _FURTHER = "Up to {{count}} are wanted, the best one first; each further one rests on other facts. "
 MODEL_PROMPTS = ("bundle_questions", MEND, REVIEW, "read_documents", "guess_from_documents", "answer_from_memory")
 STEP_PROMPTS = ("embedded_kind", "embedded_answer", "embedded_closed_book")
-"""Of plug-ins that write by small steps."""
+"""Prompts of a writer that is a plug-in and writes by small steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,25 +94,26 @@ class StepsConfig:
     """What `kind: steps` needs beside the settings that both kinds share."""
 
     kind_votes: int = 3
-    """Sentences that a model sees, one by one, to say what a name is; it has to say the same each time."""
+    """Number of sentences that a model sees, one by one, to say what a name is; it has to say the same each time."""
     kind_max_tokens: int = 8
     num_sentences: int = 1
-    """That a step is answered from."""
+    """Number of sentences that a step is answered from."""
     max_answer_words: int = 12
-    """A longer reply is no short answer, and is cut."""
+    """Most words of an answer. A longer reply is no short answer, and is cut."""
     stop: tuple[str, ...] = ("\n",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleWriterConfig:
-    """How questions are written and read."""
+    """How questions over bundles are written and read."""
 
     kind: str = "model"
-    """`model`: a model writes them. Others are plug-ins; `steps`: rules write them, for a model too small to."""
+    """How questions are written. `model`: a model writes them. Others are plug-ins; `steps`: rules write them, for a
+    model that is too small to."""
     steps: StepsConfig = field(default_factory=StepsConfig)
     questions_per_bundle: int = 3
     mends: int = 0
-    """Drafts of a bundle, at most, of which another is asked for when an editor finds fault with them, fewer documents
+    """Most drafts of a bundle of which another is asked for when an editor finds fault with them, fewer documents
     give their answer, or a quote is not there. It is told why, and what it writes is judged as every draft is."""
     temperature: float = 0.7
     top_p: float = 0.95
@@ -121,7 +122,7 @@ class BundleWriterConfig:
     read_temperature: float = 0.0
     closed_book_temperature: float = 0.8
     longest_document: int = 6000
-    """Characters of a document that are shown; of a paper its abstract, introduction, results and conclusion."""
+    """Most characters of a document that are shown; of a paper its abstract, introduction, results and conclusion."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for a kind that there is not, and for fewer mends than none."""
@@ -130,49 +131,49 @@ class BundleWriterConfig:
 
     @property
     def prompt_version(self) -> str:
-        """Hash of the prompts in use."""
+        """Hash of the prompts that the writer uses."""
         return PROMPTS.version(MODEL_PROMPTS if self.kind == "model" else STEP_PROMPTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleContext(RunContext):
-    """What all bundles of a run share."""
+    """Everything that all bundles of a run share."""
 
     config: BundleWriterConfig
     judge: AnswerJudgeOptions = field(default_factory=AnswerJudgeOptions)
-    """Who scores replies that the matcher cannot."""
+    """The judge that scores replies which the matcher cannot score."""
     sentences: SentenceReader = field(default_factory=lambda: SentenceReader(None))
-    """Finds what `kind: steps` reads."""
+    """Retrieval that finds the sentences which `kind: steps` reads."""
 
 
 class Writer(Protocol):
-    """One bundle under way; also a `filters.bundle_readings.DocumentReader`."""
+    """One bundle that is being written; also a `filters.bundle_readings.DocumentReader`."""
 
     item: BundleInput
     context: BundleContext
     meter: Meter
-    """Counts its calls."""
+    """Counter of the writer's model calls."""
     joins: str
-    """What its writer said that joins the documents, or why nothing does; empty where it says nothing of that."""
+    """What the writer said joins the documents, or why nothing does; empty where it said neither."""
 
     async def write(self) -> list[BundleQuestion]:
-        """Drafts, in a fixed order; none when nothing joins the documents. Raises the kinds of `ProviderError`."""
+        """Write drafts in a fixed order; none when nothing joins the documents. Raises the kinds of `ProviderError`."""
         ...
 
     async def mend(self, row: BundleQuestion, against: Verdict, number: int) -> BundleQuestion | None:
-        """Another draft in the place of a rejected one, as this one of the bundle's drafts; None for none.
+        """Write another draft in the place of a rejected one, as draft `number` of the bundle; None when there is none.
 
         Raises the kinds of `ProviderError`.
         """
         ...
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
-        """As `filters.bundle_readings.DocumentReader` says."""
+        """Answer a question from documents; see `filters.bundle_readings.DocumentReader`."""
         ...
 
 
 def open_writer(item: BundleInput, context: BundleContext) -> Writer:
-    """A bundle under way, by the writer that the run's configuration names."""
+    """Open the writer of a bundle that the run's configuration names."""
     kind = context.config.kind
     make = BundleWork if kind == "model" else load_plugin(WRITERS, kind, field="writer.kind")
     return make(item=item, context=context)
@@ -180,7 +181,7 @@ def open_writer(item: BundleInput, context: BundleContext) -> Writer:
 
 @dataclass(slots=True)
 class BundleWork:
-    """One bundle under way. `meter` counts its calls."""
+    """One bundle that is being written by a model. `meter` counts its calls."""
 
     item: BundleInput
     context: BundleContext
@@ -188,7 +189,7 @@ class BundleWork:
     joins: str = ""
 
     async def write(self) -> list[BundleQuestion]:
-        """Drafts in the order of the reply; none when the model finds nothing that joins the documents.
+        """Write drafts in the order of the reply; none when the model finds nothing that joins the documents.
 
         Raises `MalformedReply` and the kinds of `ProviderError`.
         """
@@ -198,7 +199,8 @@ class BundleWork:
         return [draft_row(draft, n, self.item, self.context) for n, draft in enumerate(cut_lists(reply, count))]
 
     async def mend(self, row: BundleQuestion, against: Verdict, number: int) -> BundleQuestion | None:
-        """As `Writer.mend`. A reply that cannot be read mends nothing."""
+        """Write another draft in the place of a rejected one; see `Writer.mend`. A reply that cannot be read mends
+        nothing."""
         documents = self.item.documents
         told = fill(
             PROMPTS.text(MEND),
@@ -237,7 +239,7 @@ class BundleWork:
         )
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
-        """As a `filters.bundle_readings.DocumentReader`. Options come in another order at each draw."""
+        """Answer as a `filters.bundle_readings.DocumentReader`. Options come in another order at each draw."""
         config = self.context.config
         shown, letters = _in_other_order(row, f"{self.context.seed}:{row.uid}:{sample}") if sample else (row, {})
         text = render_documents(documents, config.longest_document)
@@ -264,12 +266,12 @@ def _reading_of(row: BundleQuestion, documents: Sequence[SourceDocument]) -> str
 
 
 def may_be_mended(against: Verdict) -> bool:
-    """Whether what was found tells how to ask better. That a call was cut tells nothing."""
+    """Tell whether a verdict tells how to ask better. That a call was cut tells nothing."""
     return against.reason in MENDABLE and not against.detail.startswith(_NO_VERDICT)
 
 
 def told_reason(row: BundleQuestion, against: Verdict, documents: Sequence[SourceDocument]) -> str:
-    """Why a draft was rejected, with documents by their numbers in the writer's prompt.
+    """Tell why a draft was rejected, with documents by their numbers in the writer's prompt.
 
     An editor sees those alone that the draft quotes, in that order, and numbers them so.
     """
@@ -299,10 +301,11 @@ def _number_documents(detail: str, numbers: Mapping[str, str]) -> tuple[str, int
 async def edit_question(
     row: BundleQuestion, item: BundleInput, context: BundleContext, meter: Meter, *, since: str | None
 ) -> tuple[BundleQuestion, Verdict]:
-    """An editor's look at a question before readers answer it: the question as the editor words it, and a verdict.
+    """Have an editor look at a question before readers answer it: return the question as the editor words it, and a
+    verdict.
 
-    What readers answer measures whether a question can be answered, and from what. Whether it is worth asking, and how
-    somebody would say it, they do not tell. Ours; the paper has two filters, both of answers (R-Search, 3.5).
+    What readers answer measures whether a question can be answered, and from what. They do not tell whether it is worth
+    asking, and how a person would say it. Ours; the paper has two filters, both of answers (R-Search, 3.5).
 
     A review that cannot be read shows nothing: `no verdict: …`. A wording that a filter rejects is left out. Raises
     the kinds of `ProviderError`.
@@ -331,14 +334,15 @@ async def edit_question(
 
 
 def draft_row(draft: dict[str, Any], number: int, item: BundleInput, context: BundleContext) -> BundleQuestion:
-    """A draft of a bundle as a row of the run."""
+    """Turn a draft of a bundle into a row of the run."""
     provenance = context.provenance(item.id, context.config.prompt_version)
     return row_of(draft, number, item, preset=context.preset, seed=context.seed, provenance=provenance)
 
 
 def complexity_of(row: BundleQuestion, documents: Sequence[SourceDocument], closed_book: float) -> float:
-    """0 (easy) to 1 (hard): the mean of sources, hops, depth of the plan, type of answer, and how rarely the model
-    answered without documents (`closed_book`: how often). Ours; the paper names sources and reasoning steps.
+    """Return the complexity of a question from 0 (easy) to 1 (hard): the mean of sources, hops, depth of the plan, type
+    of answer, and how rarely the model answered without documents (`closed_book`: how often). Ours; the paper names
+    sources and reasoning steps.
 
     Sources are those of the documents that the hops quote: the others of the bundle need not be found.
     """
@@ -357,7 +361,7 @@ def complexity_of(row: BundleQuestion, documents: Sequence[SourceDocument], clos
 def seal(
     row: BundleQuestion, verdicts: Sequence[Verdict], keys: Sequence[str], documents: Sequence[SourceDocument]
 ) -> BundleQuestion:
-    """The row with what its filters measured, the calls behind it, and its complexity."""
+    """Return the row with what its filters measured, the keys of the calls behind that, and its complexity."""
     scores = scores_of(verdicts)
     closed_book = next((score.score for score in scores if score.name == "closed_book"), 0.0)
     is_valid = not validate(SearchPlan(nodes=row.dag_nodes, edges=row.dag_edges))

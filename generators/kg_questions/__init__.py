@@ -1,4 +1,5 @@
-"""A knowledge graph -> paths that lead to one entity -> questions in words, measured -> those that differ."""
+"""Turn a knowledge graph into paths that lead to one entity, these into measured questions, and keep those that
+differ."""
 
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ else:
 
 NAME = "kg_questions"
 WRITE, FILTER = "write", "filter"
-"""Lines of the books."""
+"""The names of the lines in the run's books that count written and filtered questions."""
 _HERE = "trailforge.generators.kg_questions"
 
 DATASET = DataSet(

@@ -1,4 +1,5 @@
-"""The card of a run of questions made of a knowledge graph: what all cards have, shapes and relations, one of each."""
+"""Write the card of a run of questions made of a knowledge graph: the common parts, shapes and relations, and
+examples."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class _Figures:
 
 
 def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
-    """The card as Markdown; its plot is written beside it."""
+    """Return the card of a run as Markdown, and write its plot beside it."""
     rows = rows_of(folder, NAME, KgQuestion)
     paths = read_rows([folder / shard.input for shard in settings.shards], FactChain)
     return card(folder, manifest, run_configuration(DATASET, settings), rows, paths, settings.tries)
@@ -53,7 +54,7 @@ def card(
     paths: Iterable[FactChain],
     tries: Iterable[Count] = (),
 ) -> str:
-    """The card as Markdown; its plot is written beside it. `tries`: those that gave no path, by reason."""
+    """Return the card as Markdown, and write its plot beside it. `tries`: attempts that gave no path, by reason."""
     figures = _Figures(tries=tuple(tries), calls={each.purpose for each in manifest.calls_by_purpose})
     for path in paths:
         figures.paths[path.shape, len(path.facts)] += 1

@@ -1,4 +1,5 @@
-"""Verification of a run of questions made of a graph: rows from their paths, and every filter that asks no model."""
+"""Verify a run of questions made of a graph: make rows from their paths, and apply every filter that asks no model,
+again."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from trailforge.schemas import FactChain, InvalidInput, KgQuestion, RejectedRow,
 
 
 class KgQuestionRowChecks(RowChecks):
-    """Questions against their paths and their filters, the selection against the candidates.
+    """Compares questions with their paths and filters, and the selection with the candidates.
 
     Memory holds the questions.
     """
@@ -25,7 +26,7 @@ class KgQuestionRowChecks(RowChecks):
     config: KgQuestionRunConfig
 
     def check(self) -> None:
-        """Fill the report."""
+        """Check the run and write what is found into the report."""
         self.accepted.update({"read": 0, FILTER: 0, selecting.NAME: 0})
         candidates: list[KgQuestion] = []
         for name in self.names():

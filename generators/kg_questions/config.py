@@ -15,12 +15,12 @@ from trailforge.schemas import FactChain, InvalidInput, KgQuestion, check_least
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgQuestionRunConfig(GraphRunConfig):
-    """A knowledge graph to questions."""
+    """Configuration of a run that turns a knowledge graph into questions."""
 
     count: int = 1000
-    """Paths to sample. Fewer questions come through the filters."""
+    """Number of paths to sample. Fewer questions pass the filters."""
     as_of: str = ""
-    """ISO date (or year, or month) of the graph: what is asked was true then. Empty: not known."""
+    """Date of the graph in ISO form (or year, or month): what is asked was true then. Empty: not known."""
     paths: KgPathConfig = field(default_factory=KgPathConfig)
     writer: KgWriterConfig = field(default_factory=KgWriterConfig)
     filters: KgQuestionFilterConfig = field(default_factory=KgQuestionFilterConfig)
@@ -36,24 +36,24 @@ class KgQuestionRunConfig(GraphRunConfig):
 
     @property
     def prompt_version(self) -> str:
-        """Hash of the prompts in use."""
+        """Hash of the prompts that the run uses."""
         return self.writer.prompt_version
 
     @property
     def records(self) -> tuple[type, ...]:
-        """Records whose schema decides the rows."""
+        """Classes of records whose schemas decide the rows."""
         return (FactChain, KgQuestion)
 
     @property
     def reply_limits(self) -> dict[str, int]:
-        """The most tokens of a reply, by setting."""
+        """Most tokens of each kind of reply, by the name of its setting."""
         write = {"writer.write_max_tokens": self.writer.write_max_tokens} if self.writer.kind == "model" else {}
         check = {"writer.check_max_tokens": self.writer.check_max_tokens} if self.filters.check else {}
         return {**write, "writer.closed_book_max_tokens": self.writer.closed_book_max_tokens, **check}
 
     @property
     def call_style(self) -> Literal["chat", "completion"]:
-        """How the model is asked."""
+        """Whether the model is asked by chat messages or by a text that it goes on with."""
         return self.writer.style
 
 
@@ -67,6 +67,7 @@ def _is_date(text: str) -> bool:
 
 
 def configure(config: KgQuestionRunConfig, inputs: RunInputs) -> KgQuestionRunConfig:
-    """On the graph that is given, of its date, with so many paths. Raises as `GraphRunConfig.on_graph`."""
+    """Return the configuration with the graph of these inputs, its date, and the number of paths wanted. Raises as
+    `GraphRunConfig.on_graph`."""
     given = {name: inputs.options[name] for name in ("count", "as_of") if name in inputs.options}
     return replace(config, **given).on_graph(inputs.options.get("kg"))

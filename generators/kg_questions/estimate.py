@@ -1,4 +1,4 @@
-"""What a run of questions made of a knowledge graph would take at most."""
+"""Estimate the most that a run of questions made of a knowledge graph may take."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _QUESTION_TOKENS = 60
 
 
 def estimate(inputs: RunInputs, config: KgQuestionRunConfig) -> Estimate:
-    """A bound: every path of the graph is found, and each question comes as far as the filter that asks the model."""
+    """Estimate an upper bound: every path is found, and each question comes as far as the filter that asks the
+    model."""
     writer, count, prices = config.writer, config.count, config.model.prices
     sampler = PathSampler(KgStore.open(Path(config.kg)), config.paths, config.seed)
     wanted = min(count, _PATHS)

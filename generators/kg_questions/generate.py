@@ -1,4 +1,4 @@
-"""Facts of a knowledge graph to a question, and back: answering it from memory.
+"""Turn facts of a knowledge graph into a question, and answer it from memory.
 
 The facts come from `paths`. A model puts them into words without being told what the bridges and the
 answer are, so that it cannot name them; for a model too small to, rules do (`wording`). What a question
@@ -40,23 +40,23 @@ class KgWriterConfig:
     """How questions are written and answered from memory."""
 
     kind: Literal["model", "templates"] = "model"
-    """`model`: a model writes them. `templates`: rules do, and nothing is asked."""
+    """How questions are written. `model`: a model writes them. `templates`: rules do, and no model is asked."""
     temperature: float = 0.7
     top_p: float = 0.95
     write_max_tokens: int = 2048
     style: Style = "chat"
-    """Of the closed-book prompt."""
+    """Whether the closed-book prompt is chat messages or a text that the model goes on with."""
     closed_book_temperature: float = 0.8
     closed_book_max_tokens: int = 256
     check_max_tokens: int = 2048
-    """Of the reply to `check_question.txt`, at the temperature of closed book."""
+    """Most tokens of the reply to `check_question.txt`, at the temperature of the closed-book prompt."""
     stop: tuple[str, ...] = ()
     max_answer_words: int = 12
-    """In the style `completion`: a longer reply is no short answer, and is cut."""
+    """Most words of an answer in the style `completion`. A longer reply is no short answer, and is cut."""
 
     @property
     def prompt_version(self) -> str:
-        """Hash of the prompts and phrases in use."""
+        """Hash of the prompts and phrases that the writer uses."""
         writer = ["kg_question"] if self.kind == "model" else []
         prompts = PROMPTS.version((_READ_PROMPTS[self.style], "check_question", *writer))
         phrases = repr(PROMPTS.phrases(RELATIONS)) if self.kind == "templates" else ""
@@ -65,25 +65,25 @@ class KgWriterConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgQuestionContext(RunContext):
-    """What all questions of a run share."""
+    """Everything that all questions of a run share."""
 
     config: KgWriterConfig
     as_of: str
-    """ISO date of the graph."""
+    """Date of the graph in ISO form."""
     graph: str = "kg"
-    """Its name; with the chain's id it is the row's source."""
+    """Name of the graph; with the chain's id it is the row's source."""
 
 
 @dataclass(slots=True)
 class KgQuestionWork:
-    """One chain of facts under way. `meter` counts its calls."""
+    """One chain of facts that is being turned into a question. `meter` counts its calls."""
 
     item: FactChain
     context: KgQuestionContext
     meter: Meter = field(default_factory=Meter)
 
     async def write(self) -> KgQuestion:
-        """The draft. Raises `MalformedReply` and the kinds of `ProviderError`."""
+        """Write the draft. Raises `MalformedReply` and the kinds of `ProviderError`."""
         config = self.context.config
         if config.kind == "templates":
             return row_of(compose(self.item), self.item, self.context)
@@ -93,7 +93,7 @@ class KgQuestionWork:
         return row_of(wording_of(reply), self.item, self.context)
 
     async def answer(self, row: KgQuestion, sample: int) -> str | None:
-        """As a `QuestionReader`."""
+        """Answer the question from memory, as a `QuestionReader` does."""
         config = self.context.config
         sampling = Sampling(
             temperature=config.closed_book_temperature,
@@ -109,7 +109,7 @@ class KgQuestionWork:
         return read_short_answer(text, config.max_answer_words)
 
     async def check(self, row: KgQuestion) -> Objections:
-        """As a `QuestionReader`. Raises `MalformedReply` and the kinds of `ProviderError`."""
+        """Check the question, as a `QuestionReader` does. Raises `MalformedReply` and the kinds of `ProviderError`."""
         config = self.context.config
         sampling = Sampling(
             temperature=config.closed_book_temperature, top_p=config.top_p, max_tokens=config.check_max_tokens
@@ -124,7 +124,7 @@ class KgQuestionWork:
 
 
 def writer_prompt(chain: FactChain) -> str:
-    """What the model is shown: bridges and answer as placeholders with their kinds, never by name."""
+    """Return what the model is shown: bridges and answer as placeholders with their kinds, never by name."""
     texts = {start.id: start.label for start in chain.starts} | _placeholders(chain)
     lines = [f"{texts[node.id]}: {_describe_kind(chain, node)}" for node in (*chain.found, *chain.starts)]
     return fill(
@@ -136,7 +136,7 @@ def writer_prompt(chain: FactChain) -> str:
 
 
 def check_prompt(row: KgQuestion) -> str:
-    """What a model is shown that checks a question: the answer and the facts by name."""
+    """Return what a model that checks a question is shown: the answer and the facts by name."""
     return fill(
         PROMPTS.text("check_question"),
         as_of=f" of {row.as_of}" if row.as_of else "",
@@ -148,14 +148,14 @@ def check_prompt(row: KgQuestion) -> str:
 
 
 def schema_for(chain: FactChain) -> dict[str, Any]:
-    """What the model replies: as many sub-questions as there is to find."""
+    """Return the schema of the model's reply: as many sub-questions as there are things to find."""
     count = len(chain.found)
     sub_questions = {"type": "array", "items": {"type": "string"}, "minItems": count, "maxItems": count}
     return object_schema({"question": {"type": "string"}, "sub_questions": sub_questions})
 
 
 def wording_of(reply: dict[str, Any]) -> Wording:
-    """A reply, with `#k` for Xk in its sub-questions."""
+    """Return the wording of a reply, with `#k` for Xk in its sub-questions."""
     return Wording(
         question=reply["question"].strip(),
         sub_questions=tuple(re.sub(r"\bX(\d+)\b", r"#\1", text).strip() for text in reply["sub_questions"]),
@@ -163,7 +163,7 @@ def wording_of(reply: dict[str, Any]) -> Wording:
 
 
 def row_of(wording: Wording, chain: FactChain, context: KgQuestionContext) -> KgQuestion:
-    """A chain in words as a row; whether the words are any good is for the filters to say."""
+    """Turn a chain in words into a row; the filters say whether the words are any good."""
     row = KgQuestion(
         uid="",
         question=wording.question,
@@ -191,7 +191,7 @@ def row_of(wording: Wording, chain: FactChain, context: KgQuestionContext) -> Kg
 
 
 def made_of(row: KgQuestion) -> dict[str, Any]:
-    """The fields of a row that follow from its question and its chain."""
+    """Return the fields of a row that follow from its question and its chain."""
     chain = row.chain
     triples = [fact.triple for fact in chain.facts]
     answers = [node.label for node in chain.found]
@@ -213,7 +213,7 @@ def made_of(row: KgQuestion) -> dict[str, Any]:
 
 
 def seal(row: KgQuestion, verdicts: Sequence[Verdict], keys: Sequence[str]) -> KgQuestion:
-    """The row with what its filters measured and the calls behind it."""
+    """Return the row with what its filters measured and the keys of the calls behind it."""
     return replace(row, filters=scores_of(verdicts), provenance=replace(row.provenance, call_keys=tuple(keys)))
 
 

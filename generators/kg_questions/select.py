@@ -1,4 +1,4 @@
-"""Accepted questions of all paths against each other, and the file of them that the other generators take."""
+"""Compare accepted questions of all paths with each other, and write those that stay to a file for other generators."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from trailforge.pipelines.engine import file_entry, missing_shards, write_text
 from trailforge.schemas import KgQuestion, Question, Verdict, to_dict
 
 JSONL = "questions.jsonl"
-"""The selected questions in our own form (`pipelines.sources.jsonl`)."""
+"""Name of the file of selected questions in our own form (`pipelines.sources.jsonl`)."""
 
 
 def select(run: StageRun) -> None:
-    """Write `kg_questions/`, `questions.jsonl`, and who is rejected, unless that is done."""
+    """Write `kg_questions/`, `questions.jsonl`, and the rejected questions, unless that is done."""
     folder = run.folder
     for shard in missing_shards(folder, run.shards):
         kept, rejected = sift(read_candidates(folder, run.before, KgQuestion))
@@ -32,7 +32,8 @@ def select(run: StageRun) -> None:
 
 
 def sift(candidates: Iterable[KgQuestion]) -> tuple[list[KgQuestion], list[tuple[KgQuestion, Verdict]]]:
-    """Who stays, with one more score in its row, and who does not and why. Of two that ask the same the first stays."""
+    """Return the questions that stay, with one more score each, and the others with the reason. Of two that ask the
+    same the first stays."""
     asked = AcceptedQuestions()
     kept: list[KgQuestion] = []
     rejected: list[tuple[KgQuestion, Verdict]] = []
@@ -47,12 +48,12 @@ def sift(candidates: Iterable[KgQuestion]) -> tuple[list[KgQuestion], list[tuple
 
 
 def line_of(row: KgQuestion) -> str:
-    """Its line of `questions.jsonl`."""
+    """Return a question's line of `questions.jsonl`."""
     return json.dumps(to_dict(question_of(row)), ensure_ascii=False) + "\n"
 
 
 def question_of(row: KgQuestion) -> Question:
-    """As the generators of trajectories take it."""
+    """Return a row as the question that generators of trajectories take."""
     return Question(
         id=row.uid,
         question=row.question,

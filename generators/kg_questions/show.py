@@ -1,4 +1,4 @@
-"""What is shown of questions made of a knowledge graph: the facts that they ask for, and what the filters measured."""
+"""Show questions made of a knowledge graph to people: the facts that they ask for, and what the filters measured."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MEANINGS = {
     "unclear_question": "1 where the model finds the wording unclear",
     "duplicate_question": "the largest share of its facts that one accepted question has",
 }
-"""Of the scores, by filter."""
+"""Explanation of each score, by filter."""
 _SHAPES = {
     "chain": "one fact after the other",
     "intersection": "two chains meet in the answer",
@@ -53,7 +53,7 @@ _COLUMNS = {
 
 
 def kg_question(run: OpenRun, row: KgQuestion) -> Parts:
-    """A row of `kg_questions`."""
+    """Show a row of `kg_questions`."""
     hops = [
         Note((StyledText(f"{number}. ", "strong"), f"{hop.question} → ", StyledText(hop.answer, "strong")))
         for number, hop in enumerate(row.decomposition, start=1)
@@ -70,7 +70,7 @@ def kg_question(run: OpenRun, row: KgQuestion) -> Parts:
 
 
 def fact_chain(run: OpenRun, row: FactChain) -> Parts:
-    """A row of `inputs`: facts that a question may be made of."""
+    """Show a row of `inputs`: facts that a question may be made of."""
     return [Title(row.id), fact_graph(row), DataTable([_fact(row, fact) for fact in row.facts], _COLUMNS)]
 
 
@@ -100,7 +100,7 @@ def _fact(chain: FactChain, fact: KgFact) -> dict[str, object]:
 
 
 def fact_graph(chain: FactChain) -> Diagram:
-    """A question's facts: from the starts that it names, over the bridges, to the answer, from left to right.
+    """Draw a question's facts: from the starts that it names, over the bridges, to the answer, from left to right.
 
     An arrow leads from a fact's head to its tail, so one that points left is followed against its direction.
     """

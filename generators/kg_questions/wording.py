@@ -1,4 +1,4 @@
-"""Facts in words, by rule: a question that describes what is found on the way, and its sub-questions.
+"""Put facts into words by rule: a question that describes what is found on the way, and its sub-questions.
 
 A fact describes what it leads to by its relation's entry in `prompts/kg_relations.yaml`, else by its names. Phrases are
 put together from the answer down; a start is named with its kind where the name alone may mean something else.
@@ -16,28 +16,30 @@ from trailforge.schemas import FactChain, KgFact, KgNode
 
 PROMPTS = Prompts("trailforge.generators.kg_questions", "trailforge.generators")
 RELATIONS = "kg_relations"
-"""The file of phrases: by relation, then by the end that they describe, then by their use."""
+"""Name of the file of phrases: by relation, then by the end that they describe, then by their use."""
 PERSON = "person"
 UNKNOWN = "one"
-"""The kind of what may be anything."""
+"""The kind of an entity that may be anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phrase:
-    """Words for an entity that a fact leads to; `{x}` is the other end, `{k}` its own kind."""
+    """Words for an entity that a fact leads to; `{x}` is the fact's other end, `{k}` the kind of the entity."""
 
     kind: str = UNKNOWN
-    """What it is called where the graph does not say."""
+    """What the entity is called where the graph does not say its kind."""
     says: str
-    """A predicate: what is true of it."""
+    """A predicate that is true of the entity."""
     name: str = ""
-    """A description, with its article (`{w}`: whom or which); empty: `the {k} that`, and the predicate."""
+    """A description of the entity, with its article (`{w}`: whom or which); empty: `the {k} that`, and the
+    predicate."""
     ask: str = ""
-    """A whole question for it, for an `{x}` of few words; `{who}`: whom, what or which kind. Empty: made of `says`."""
+    """A whole question for the entity, for an `{x}` of few words; `{who}`: whom, what or which kind. Empty: made of
+    `says`."""
 
 
 def phrase_of(fact: KgFact, head_kind: str = "") -> Phrase:
-    """The words for `fact.found`. `head_kind`: what the head of the triple is, by which verbs are chosen."""
+    """Return the words for `fact.found`. `head_kind`: what the head of the triple is, by which verbs are chosen."""
     label = fact.triple.relation_label.casefold()
     known = PROMPTS.phrases(RELATIONS).get(label)
     if known is not None:
@@ -100,7 +102,7 @@ _NAMED_SO = frozenset("Netherlands Philippines Maldives Bahamas Gambia Vatican M
 
 
 def mention_of(node: KgNode) -> str:
-    """Its label, as it stands in a sentence."""
+    """Return a node's label as it stands in a sentence."""
     label = node.label
     if node.kind in _WITH_KIND and node.kind.split()[-1] not in label.casefold().split():
         return f"the {node.kind} {label}"
@@ -117,15 +119,15 @@ _CLAUSE = re.compile(r"\b(?:that|who|whose|where|which)\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """A chain in words."""
+    """A chain of facts in words."""
 
     question: str
     sub_questions: tuple[str, ...]
-    """One for each of `FactChain.found`; `#k` is the answer of the k-th."""
+    """One sub-question for each of `FactChain.found`; `#k` is the answer of the k-th."""
 
 
 def compose(chain: FactChain) -> Wording:
-    """The question, in which no bridge has its name, and its sub-questions."""
+    """Put a chain into words: a question in which no bridge has its name, and its sub-questions."""
     texts = {start.id: mention_of(start) for start in chain.starts}
     numbered = texts | {node.id: f"#{number}" for number, node in enumerate(chain.bridges, start=1)}
     for bridge in chain.bridges:
@@ -205,5 +207,5 @@ def _ended(text: str) -> str:
 
 
 def capital(text: str) -> str:
-    """The text with a capital at its beginning."""
+    """Return the text with a capital at its beginning."""
     return text[:1].upper() + text[1:]

@@ -1,4 +1,4 @@
-"""A knowledge graph -> paths that lead to one entity -> questions in words, measured -> those that differ.
+"""The stages of a run: a knowledge graph -> paths to one entity -> questions in words, measured -> those that differ.
 
 sample paths | cut into shards | write, filter | select | manifest
 """
@@ -39,7 +39,7 @@ _MEETINGS = 0.5
 
 
 def take_in(inputs: RunInputs, folder: Path, config: KgQuestionRunConfig) -> Settings:
-    """Paths of the graph as shards in the run's folder, without what people refuse.
+    """Write paths of the graph as shards into the run's folder, without what people refuse.
 
     Those that the folder has stay when they are of the same configuration and refusals: sampling takes a while.
     """
@@ -71,7 +71,8 @@ def take_in(inputs: RunInputs, folder: Path, config: KgQuestionRunConfig) -> Set
 
 
 def demanded_paths(config: KgPathConfig, demand: Demand) -> KgPathConfig:
-    """Paths of the lengths that quotas ask for; where one leaves that open, of those of the configuration too."""
+    """Return the configuration with the lengths that quotas ask for, and with its own where a quota leaves them
+    open."""
     if not demand.quotas:
         return config
     asked = {each.hops for each in demand.quotas if each.hops is not None and each.hops <= MOST_HOPS}
@@ -82,7 +83,7 @@ def demanded_paths(config: KgPathConfig, demand: Demand) -> KgPathConfig:
 
 
 def sample_by_quota(sampler: PathSampler, demand: Demand, count: int) -> Iterator[FactChain]:
-    """Up to so many paths; without quotas as the sampler has them."""
+    """Yield up to so many paths by the quotas; without quotas as the sampler gives them."""
     if not demand.quotas:
         yield from sampler.sample(count)
         return
@@ -98,14 +99,14 @@ def sample_by_quota(sampler: PathSampler, demand: Demand, count: int) -> Iterato
 
 
 def traits_of_chain(chain: FactChain) -> Traits:
-    """As `pipelines.demand.traits_of` has them of the question in words by rule."""
+    """Return the traits of the question that rules make of a chain, as `pipelines.demand.traits_of` finds them."""
     shape = "chain" if chain.shape == "chain" else "intersection"
     relation = relation_of(compose(chain).sub_questions[-1])
     return Traits(hops=len(chain.facts), shape=shape, relation=relation)
 
 
 def open_context(work: ModelWork, client: ModelClient) -> KgQuestionContext:
-    """What all paths share."""
+    """Open what all paths share."""
     config = work.config
     return KgQuestionContext(
         **work.shared(client),
@@ -116,7 +117,7 @@ def open_context(work: ModelWork, client: ModelClient) -> KgQuestionContext:
 
 
 def selection_shards(written: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
-    """One, of all that was written."""
+    """Return the one shard of the selection, which stands for all that was written."""
     return (selecting.only_shard(written, digest_of(receipts)),)
 
 
@@ -126,7 +127,7 @@ def run_selection(run: StageRun) -> None:
 
 
 async def question_of(chain: FactChain, context: KgQuestionContext, config: KgQuestionRunConfig) -> ItemResult:
-    """The draft of a path with its verdicts."""
+    """Write the draft of a path, with its verdicts."""
     work = KgQuestionWork(item=chain, context=context)
     draft = await work.write()
     verdicts = await judge_question(draft, work, config.filters)

@@ -1,4 +1,4 @@
-"""Questions and a knowledge graph -> annotated search episodes, pairs of them and SFT rows (DynaSearcher)."""
+"""Turn questions and a knowledge graph into annotated search episodes, pairs of them and SFT rows (DynaSearcher)."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ else:
 
 NAME = "kg_trajectories"
 SEARCH, EPISODE, FILTER = "search", "episode", "filter"
-"""Lines of the books."""
+"""The names of the lines in the run's books that count searches, episodes and filtered episodes."""
 _HERE = "trailforge.generators.kg_trajectories"
 
 DATASET = DataSet(

@@ -1,4 +1,4 @@
-"""The card of a run of KG trajectories: what all cards have, rewards, one example of each kind."""
+"""Write the card of a run of KG trajectories: the common parts, rewards, and one example of each kind."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LIMITS = (
     "documents, of selected episodes alone.",
 )
 _COLUMNS, _BINS = 3, 20
-"""Of the figure of rewards."""
+"""Columns of the figure of rewards, and the bins of each histogram in it."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class _Figures:
 
 
 def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
-    """The card as Markdown; its plots are written beside it."""
+    """Return the card of a run as Markdown, and write its plots beside it."""
     rows = rows_of(folder, NAME, KgTrajectory)
     episodes = (row for row in rows_of(folder, "rejected", RejectedRow) if row.stage == DATASET.counted)
     return card(folder, manifest, run_configuration(DATASET, settings), rows, episodes)
@@ -82,7 +82,7 @@ def card(
     rows: Iterable[KgTrajectory],
     rejected: Iterable[RejectedRow],
 ) -> str:
-    """The card as Markdown; its plots are written beside it."""
+    """Return the card of these rows as Markdown, and write its plots beside it."""
     figures = _figures(rows, rejected)
     sources = [
         *of_questions(folder, config.card),
@@ -152,7 +152,7 @@ def _rewards(figures: _Figures) -> str:
 
 
 def draw_rewards(parts: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> bytes:
-    """A histogram for each part: of episodes that were selected, and on top of those that were rejected."""
+    """Draw a histogram for each part of the reward: of selected episodes, and on top of these of rejected ones."""
     lines = math.ceil(len(parts) / _COLUMNS)
     figure = figure_of(9, 0.5 + 2.2 * lines)
     each = figure.subplots(lines, _COLUMNS, squeeze=False).ravel()

@@ -1,4 +1,4 @@
-"""What a run of KG trajectories would take at most."""
+"""Estimate the most that a run of KG trajectories may take."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHOICE_PROMPT_TOKENS = 250
 
 
 def estimate(inputs: RunInputs, config: KgRunConfig) -> Estimate:
-    """A bound: every episode has all turns that it may have."""
+    """Estimate an upper bound: every episode has all turns that it may have."""
     questions, total = sample_questions(
         inputs,
         config.seed,

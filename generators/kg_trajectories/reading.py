@@ -1,4 +1,4 @@
-"""Searches of an episode, each noted as a `KgStep`, and short answers that the model reads from what they found.
+"""Run an episode's searches, each noted as a `KgStep`, and have the model read short answers from what they found.
 
 It reads in its own words, or from spans that stand there. With the answers comes the self-check: does the knowledge
 graph say the same as the documents? Where not, one of them is stale or wrong. For every kept triple that has the asked
@@ -42,7 +42,7 @@ from trailforge.schemas import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchTool:
-    """The tool over one question's documents and a run's graph."""
+    """The search tool over one question's documents and a run's graph."""
 
     question: Question
     context: KgContext
@@ -50,7 +50,7 @@ class SearchTool:
 
     @classmethod
     def open(cls, question: Question, context: KgContext) -> SearchTool:
-        """The documents are opened by the first search."""
+        """Open the tool; the documents are opened by the first search."""
         config = context.config
         environment = Environment(
             documents=LazyRetriever(lambda: context.retrieval.for_question(question)),
@@ -68,7 +68,8 @@ class SearchTool:
         return cls(question=question, context=context, environment=environment)
 
     async def search(self, search: Search, meter: Meter) -> Observation:
-        """Ask both; `detail` is the `KgStep` of it. Raises what retrieval and the model of the KG filter raise.
+        """Search the documents and the graph; `detail` of the result is its `KgStep`. Raises what retrieval and the
+        model of the KG filter raise.
 
         `meter` counts the calls of the filters.
         """
@@ -90,7 +91,7 @@ class SearchTool:
 
 
 def entity_links(found: KgResult) -> tuple[EntityLink, ...]:
-    """All matches of all mentions."""
+    """Return all matches of all mentions in a result of the graph."""
     return tuple(
         EntityLink(
             mention=one.mention,
@@ -106,7 +107,7 @@ def entity_links(found: KgResult) -> tuple[EntityLink, ...]:
 
 
 def relation_links(found: KgResult) -> tuple[RelationLink, ...]:
-    """The best match of each phrase, by whose label the triples were ranked."""
+    """Return the best match of each phrase, by whose label the triples were ranked."""
     best = [(one.phrase, one.matches[0] if one.matches else None) for one in found.relations]
     return tuple(
         RelationLink(
@@ -128,7 +129,8 @@ Of the query, triples, the sentences that are read, their passages, and ids of t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Who reads for one episode. `sample` 0 is the plain reading; without `offer` the model uses its own words."""
+    """Reads for one episode with a model. `sample` 0 is the plain reading; without `offer` the model uses its own
+    words."""
 
     context: KgContext
     asker: Asker
@@ -146,10 +148,10 @@ class Reading:
         prompt: str = "",
         purpose: str = "read",
     ) -> str:
-        """A short answer, free of braces and tags; empty when the model says nothing, or not to its end.
+        """Read a short answer, free of braces and tags; empty when the model says nothing, or not to its end.
 
-        `searched`: ids of the entities that are asked about. `prompt`: the name of one; empty: that of the readings of
-        guided episodes.
+        `searched`: ids of the entities that are asked about. `prompt`: the name of a prompt; empty: that of the
+        readings of guided episodes.
         """
         config, names = self.context.config.reading, self.context.config.prompts
         triples, sentences = triples[: config.num_triples], await self._sentences(query, passages)
@@ -186,12 +188,12 @@ class Reading:
 
 
 def clean_answer(answer: str) -> str:
-    """An answer that can stand in a box: no tags, no braces, one line."""
+    """Return an answer that can stand in a box: no tags, no braces, one line."""
     return " ".join(re.sub(r"[{}\\]", " ", one_line(answer)).split())
 
 
 async def read_answer(row: KgTrajectory, reading: Reading) -> KgTrajectory:
-    """The episode with what the model reads, in all that it had read, of what its answer rests on."""
+    """Return the episode with what the model reads, in all that it had read, of the facts that its answer rests on."""
 
     async def read(question: str) -> str:
         documents, triples = read_by(row)
@@ -217,11 +219,11 @@ class AskedFact:
     """Id of the entity that was searched for."""
     triples: tuple[KgTriple, ...]
     is_tail: bool
-    """Whether the values are the triples' tails."""
+    """Whether the values are the tails of the triples."""
 
     @property
     def question(self) -> str:
-        """Asks for the value."""
+        """The question that asks for the value."""
         triple = self.triples[0]
         if self.is_tail:
             return ask_relation(triple.head_label, triple.relation_label)
@@ -229,12 +231,13 @@ class AskedFact:
 
     @property
     def values(self) -> Mapping[str, str]:
-        """Labels by id."""
+        """Labels of the values by id."""
         ends = (((t.tail, t.tail_label) if self.is_tail else (t.head, t.head_label)) for t in self.triples)
         return dict(ends)
 
     def documents(self, store: KgStore) -> list[Passage]:
-        """Those about the entity: titled by one of its names, or mentioning its label or what was asked for."""
+        """Return the documents about the entity: titled by one of its names, or mentioning its label or what was asked
+        for."""
         triple = self.triples[0]
         label = triple.head_label if self.is_tail else triple.tail_label
         called = {label, *(link.mention for link in self.step.entities if link.entity_id == self.known)}
@@ -248,7 +251,8 @@ class AskedFact:
 
 
 async def find_conflicts(steps: Sequence[KgStep], reading: Reading) -> tuple[KgConflict, ...]:
-    """The conflicts of an episode's searches. Asks the model once for each fact that a document may speak of."""
+    """Find the conflicts of an episode's searches. The model is asked once for each fact that a document may speak
+    of."""
     found = await asyncio.gather(*(_conflict(fact, reading) for step in steps for fact in find_asked_facts(step)))
     return tuple(conflict for conflict in found if conflict)
 
@@ -268,7 +272,7 @@ async def _conflict(fact: AskedFact, reading: Reading) -> KgConflict | None:
 
 
 def find_asked_facts(step: KgStep) -> list[AskedFact]:
-    """The kept triples with a searched entity and an asked relation, by entity and relation."""
+    """Return the kept triples with a searched entity and an asked relation, by entity and relation."""
     entities = {link.entity_id for link in step.entities if link.is_searched}
     relations = {link.relation_id for link in step.relations}
     facts: dict[tuple[str, str, bool], list[KgTriple]] = {}
@@ -284,7 +288,7 @@ def find_asked_facts(step: KgStep) -> list[AskedFact]:
 
 
 def find_conflict(fact: AskedFact, answer: str, documents: Sequence[Passage], store: KgStore) -> KgConflict | None:
-    """The conflict between what triples and documents say; None when they agree or cannot be compared.
+    """Return the conflict between what triples and documents say; None when they agree or cannot be compared.
 
     `answer`, one value or several with semicolons between them, counts only as far as a document has it.
     """

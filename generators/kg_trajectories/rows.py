@@ -1,4 +1,4 @@
-"""From an episode to its row, and from a row to its reward again."""
+"""Make a row of an episode, and compute a row's reward again from the row alone."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def row_of(
     call_keys: Sequence[str],
     nearest: Sequence[float | None] = (),
 ) -> KgTrajectory:
-    """The row of an episode, as it came; `steps_of(run)` are its searches.
+    """Return the row of an episode as it came; `steps_of(run)` are its searches.
 
-    `nearest`: how near they came to each of the question's supporting documents, where that was measured.
+    `nearest`: how near the searches came to each of the question's supporting documents, where that was measured.
     """
     assert run.stop != "failed", run.error  # a tool that fails here raises
     row = KgTrajectory(
@@ -82,7 +82,7 @@ def row_of(
 
 
 def made_of(row: KgTrajectory, question: Question, config: KgGeneratorConfig) -> dict[str, Any]:
-    """The fields of a row that follow from its question, its conversation and its steps, and what was measured."""
+    """Return the fields of a row that follow from its question, its conversation, its steps and what was measured."""
     is_guided, aliases = config.is_led, question.answer_aliases
     of_graph = row.answer_aliases[len(aliases) :]
     row = replace(row, answer=question.answer, answer_aliases=(*aliases, *of_graph))
@@ -108,7 +108,7 @@ def made_of(row: KgTrajectory, question: Question, config: KgGeneratorConfig) ->
 
 
 def graph_names(question: Question, store: KgStore) -> tuple[str, ...]:
-    """What the graph calls the answer's entity, but for its names that the question has: right answers, too.
+    """Return the graph's names of the answer's entity, without those in the question; they are right answers too.
 
     It is the entity that the question names by its id, else the only one that is called so. Names of fewer than three
     letters are left out, which stand in many an answer, and those of other countries and peoples: graphs that were
@@ -145,7 +145,7 @@ def _is_of_another_country(name: str, called: Sequence[str]) -> bool:
 
 
 def steps_match(row: KgTrajectory, opening: Sequence[Message]) -> bool:
-    """Are steps, end and final answer those of the conversation? Of one that cannot be read they are not.
+    """Tell whether steps, end and final answer are those of the conversation; False for one that cannot be read.
 
     `opening`: how the conversation has to begin.
     """
@@ -172,7 +172,7 @@ def _plain(search: Search) -> Search:
 
 
 def reward_of(row: KgTrajectory, constants: DynaSearcherConstants) -> KgReward:
-    """The reward from the row alone: the same as that of the episode it was made from."""
+    """Return the reward computed from the row alone: the same as that of the episode it was made from."""
     parts = dynasearcher_reward(
         prediction=row.final_answer,
         golds=truth_of(row).target,
@@ -191,12 +191,12 @@ def reward_of(row: KgTrajectory, constants: DynaSearcherConstants) -> KgReward:
 
 
 def holds_format(messages: Sequence[Message]) -> bool:
-    """Is the conversation as the protocol asks, without any mending?"""
+    """Tell whether the conversation is as the protocol asks, without any mending."""
     return KG_SEARCH.format_reward(messages) == 1.0
 
 
 def steps_of(run: EpisodeRun) -> tuple[KgStep, ...]:
-    """The executed searches with what the tool noted of them."""
+    """Return the executed searches with what the tool noted of them."""
     noted = (step.observation.detail for step in run.steps if step.observation)
     steps = [detail for detail in noted if isinstance(detail, KgStep)]  # a refusal notes nothing
     return tuple(replace(step, index=index) for index, step in enumerate(steps))
@@ -213,7 +213,7 @@ def _sought(question: Question, nearest: Sequence[float | None]) -> tuple[Sought
 
 
 def kg_sft_row(row: KgTrajectory) -> SftRow:
-    """The whole conversation as one row; the loss is taken on every assistant turn.
+    """Return the whole conversation as one row; the loss is taken on every assistant turn.
 
     `reward.total` is the episode's reward; its other parts hold the final answer against the gold answers.
     """
@@ -225,7 +225,7 @@ def kg_sft_row(row: KgTrajectory) -> SftRow:
 
 
 def transcript_of(row: KgTrajectory) -> ToScore:
-    """An episode to be scored."""
+    """Return an episode in the form in which the reward scores it."""
     return ToScore(
         messages=row.messages,
         question=row.question,

@@ -1,4 +1,4 @@
-"""The best episodes of a question, unlike each other, and pairs of a good and a bad one.
+"""Select the best episodes of a question, unlike each other, and pairs of a good and a bad one.
 
 What both episodes of a contrastive pair have said before they part is a common prompt, so a pair teaches to prefer the
 good one's next turn. It is made only where that turn is the better one: what the bad one does wrong later on teaches
@@ -52,29 +52,29 @@ WRONG = "wrong_answer"
 _OF_ANSWER = frozenset({WRONG, "ungrounded_answer", "unstated_answer", "other_answers"})
 """Reasons that judge the answer alone, and not what was searched."""
 NO_CONTRAST = frozenset({"duplicate_episode", DOUBTFUL, SURPLUS, TOO_SIMILAR})
-"""Reasons that say nothing against an episode itself."""
+"""Reasons for rejection that say nothing against an episode itself."""
 _SURELY_WRONG = 0.2
 """The judge's highest score of an answer that is wrong, whatever it is called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeSelectionConfig:
-    """How many are taken of a question."""
+    """How many episodes of a question are taken."""
 
     filters: KgEpisodeFilterConfig = field(default_factory=KgEpisodeFilterConfig)
     most: int = 2
-    """Episodes of a question."""
+    """Most episodes of a question."""
     max_similarity: float = 0.8
-    """Of a further episode to one that was taken, 0 to 1: see `similarity`."""
+    """Largest similarity, from 0 to 1, of a further episode to one that was taken; see `similarity`."""
     diversity: float = 0.5
-    """What full similarity costs, in units of reward, when the next one is chosen."""
+    """Units of reward that full similarity costs when the next episode is chosen."""
 
 
 def select(
     candidates: Sequence[KgTrajectory], config: EpisodeSelectionConfig = EpisodeSelectionConfig()
 ) -> Chosen[KgTrajectory]:
-    """Of those that all filters keep the best: those that guess least, then as `_rank` has them. None is taken that
-    goes the same way as a better one."""
+    """Select the best of the episodes that all filters keep: those that guess least, then as `_rank` orders them. None
+    is taken that goes the same way as a better one."""
     verdicts: dict[int, Verdict] = {}
     sound: list[int] = []
     for place, row in enumerate(candidates):
@@ -101,12 +101,14 @@ def select(
 
 
 def unread_rows(chosen: Chosen[KgTrajectory]) -> list[KgTrajectory]:
-    """The kept rows of which it has not been read yet whether their answer is stated, though nothing names it."""
+    """Return the kept rows whose answer still has to be read for in what the episode read, as nothing names it
+    plainly."""
     return [row for row in chosen.kept if facts_to_read(row) and not row.readings]
 
 
 def similarity(first: KgTrajectory, second: KgTrajectory) -> float:
-    """How alike two episodes are, 0 to 1: the share of requests and results that both have, among all of either.
+    """Return how alike two episodes are, from 0 to 1: the share of requests and results that both have, among all of
+    either.
 
     1 where both ask the graph about the same entities, or anything about the same names, in one search or in several:
     then they go one way, and other words for it bring other documents by the way.
@@ -153,7 +155,7 @@ def _not_taken(taken: int, likeness: float, config: EpisodeSelectionConfig) -> V
 def contrastive_pairs(
     good: Sequence[KgTrajectory], bad: Sequence[tuple[KgTrajectory, Verdict]], most: int
 ) -> list[ContrastivePair]:
-    """At most so many pairs of one question's episodes: the selected ones, and the rejected with what is against each.
+    """Return at most `most` pairs of a selected and a rejected episode of one question.
 
     Every bad episode is used once, with the good one that goes the same way for longest before it does better, and
     none that is the same up to its mistake as one that was taken. Reasons take turns; within one, those that part
@@ -181,7 +183,7 @@ def contrastive_pairs(
 
 
 def truth_of(row: KgTrajectory) -> GroundTruth:
-    """What rewards know of its question."""
+    """Return what rewards know of the row's question."""
     return make_truth(
         row.golds,
         protocol=KG_SEARCH.name,
@@ -210,7 +212,7 @@ def _accuracy(row: KgTrajectory) -> float:
 
 
 def rests_on_form(row: KgTrajectory) -> bool:
-    """Is the final answer called wrong though it may be right by another name, and no judge is sure that it is not?"""
+    """Tell whether the final answer is called wrong though it may be right by another name, and no judge is sure."""
     if not row.final_answer or row.kind == "good" or mcts_reward(row.final_answer, row.golds):
         return False
     is_sure = row.judge_score is not None and row.judge_score <= _SURELY_WRONG
@@ -218,7 +220,8 @@ def rests_on_form(row: KgTrajectory) -> bool:
 
 
 def is_well_searched(row: KgTrajectory) -> bool:
-    """Did a rejected episode read what the right answer rests on, and does its wrong one alone speak against it?
+    """Tell whether a rejected episode read what the right answer rests on, so that only its wrong answer speaks against
+    it.
 
     It did so where a search showed the answer of each hop and the gold one, or, where no text has to say that, all
     documents that it rests on.
@@ -235,7 +238,8 @@ def is_well_searched(row: KgTrajectory) -> bool:
 
 
 def parting(good: KgTrajectory, bad: KgTrajectory) -> int | None:
-    """The message of the bad one at which a pair of the two parts, being a mistake that the good one does not make.
+    """Return the message of the bad episode at which a pair of the two parts, being a mistake that the good one does
+    not make.
 
     None when there is no such place.
     """
@@ -251,10 +255,9 @@ def parting(good: KgTrajectory, bad: KgTrajectory) -> int | None:
 
 
 def parts_for_the_better(good: KgTrajectory, bad: KgTrajectory, place: int) -> bool:
-    """Is the good one's turn the better one where the two part, at this message?
-
-    It is where it alone has no fault (`_faulty_turns`), where it can answer though the bad one searches on, or where
-    the bad one's search shows less of what the gold hops ask for.
+    """Tell whether the good episode's turn is the better one where the two part, at this message. It is where it alone
+    has no fault (`_faulty_turns`), where it can answer though the bad one searches on, or where the bad one's search
+    shows less of what the gold hops ask for.
     """
     if place >= min(len(good.messages), len(bad.messages)):
         return False

@@ -1,4 +1,4 @@
-"""What is shown of episodes that search documents and a knowledge graph, and of pairs of a good and a bad one."""
+"""Show episodes that search documents and a knowledge graph, and pairs of a good and a bad one, to people."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _LINKS = {
 
 
 def kg_trajectory(run: OpenRun, row: KgTrajectory) -> Parts:
-    """A row of `kg_trajectories`."""
+    """Show a row of `kg_trajectories`."""
     pairs = run.table("pairs").matching("good_uid", row.uid) if "pairs" in run.tables else ()
     tabs = [
         Tab("Searches", lambda: _searches(row), lambda: [_line(step) for step in row.steps]),
@@ -74,7 +74,7 @@ def kg_trajectory(run: OpenRun, row: KgTrajectory) -> Parts:
 
 
 def pair(run: OpenRun, row: ContrastivePair) -> Parts:
-    """A row of `pairs`: a good and a bad episode of one question, side by side from where they differ."""
+    """Show a row of `pairs`: a good and a bad episode of one question, side by side from where they differ."""
     return [Title(row.question), Note(row.answer, "right"), *_contrast(run, row)]
 
 
@@ -151,7 +151,7 @@ def _graph(step: KgStep, golds: Sequence[str]) -> Parts:
 
 
 def subgraph(step: KgStep, golds: Sequence[str]) -> Diagram:
-    """What the graph gave to a search: kept triples solid and green, the others dashed; gold answers with a star."""
+    """Draw what the graph gave to a search: kept triples solid and green, others dashed; gold answers with a star."""
     triples = list(dict.fromkeys((*step.triples_kept, *step.triples_offered)))
     names = {end: name for t in triples for end, name in ((t.head, t.head_label), (t.tail, t.tail_label))}
     searched = {

@@ -1,4 +1,4 @@
-"""Questions and a knowledge graph -> annotated search episodes -> pairs, SFT rows (DynaSearcher, 3.1 and 3.2).
+"""The stages of a run: questions and a graph -> annotated search episodes -> pairs, SFT rows (DynaSearcher, 3.1, 3.2).
 
 read_questions | cut into shards | n episodes, choose, read again, hold against documents (per question) | write shard
 | manifest
@@ -57,7 +57,7 @@ from trailforge.schemas import (
 
 
 def open_context(work: ModelWork, client: ModelClient) -> KgContext:
-    """What all questions share. Raises when index or graph is not there."""
+    """Open what all questions share. Raises when the index or the graph is not there."""
     config = work.config
     if not config.kg:
         raise InvalidInput("no knowledge graph", field="kg")
@@ -73,15 +73,16 @@ class Leader(Protocol):
     """Leads a model along the gold decomposition of a question that it could not search for by itself."""
 
     offer: Offer
-    """What its model may answer with when it reads."""
+    """Makes the grammar of the answers that the model may give when it reads."""
 
     async def lead(self, tool: SearchTool, asker: Asker, sample: int) -> EpisodeRun:
-        """One episode. `asker.meter` counts its calls. Raises what retrieval and the client raise."""
+        """Make one episode. `asker.meter` counts its calls. Raises what retrieval and the client raise."""
         ...
 
 
 async def draw(question: Question, context: KgContext, config: KgRunConfig) -> Draws[KgTrajectory]:
-    """As `generate`, with whether searches brought what the answer rests on; nothing on one that names its answer."""
+    """Draw episodes by `generate`, and note whether searches brought what the answer rests on. A question that names
+    its answer gets none."""
     named = answer_in_question(question)
     if not named.keep:
         return Draws(against=named)
@@ -92,7 +93,7 @@ async def draw(question: Question, context: KgContext, config: KgRunConfig) -> D
 
 
 async def generate(question: Question, context: KgContext) -> Draws[KgTrajectory]:
-    """All episodes of a question, made at once, which no filter has seen yet.
+    """Make all episodes of a question at once; no filter has seen them yet.
 
     Raises `InvalidInput` for a guided question without gold decomposition or a question without paragraphs to search,
     what the client raises, and the first episode's error when all were lost.
@@ -119,9 +120,8 @@ async def read_and_hold(
     context: KgContext,
     config: KgRunConfig,
 ) -> tuple[Chosen[KgTrajectory], Meter]:
-    """The choice once each row of it was read once more where that is wanted, its kept rows held against documents.
-
-    The calls of both. Raises what the client raises, and `MalformedReply` for a reading that is cut or says nothing.
+    """Read each chosen row once more where that is wanted, and hold kept rows against documents. Return the choice and
+    the calls of both. Raises what the client raises, and `MalformedReply` for a reading that is cut or says nothing.
     """
 
     async def read(row: KgTrajectory, meter: Meter) -> KgTrajectory:
@@ -140,7 +140,8 @@ async def read_and_hold(
 async def hold_against_documents(
     rows: Sequence[KgTrajectory], question: Question, context: KgContext
 ) -> tuple[tuple[KgTrajectory, ...], Meter]:
-    """The self-check of a question's selected episodes: the same rows with their conflicts, all found at once.
+    """Run the self-check of a question's selected episodes: return the same rows with their conflicts, all found at
+    once.
 
     The meter has counted the calls, of which episodes that found the same share one. Raises what the client raises; a
     fact whose reading is cut or too long is left unchecked.
@@ -237,23 +238,23 @@ class _Work:
 
 
 def derive(rows: Sequence[KgTrajectory], question: Question, config: KgRunConfig) -> list[KgTrajectory]:
-    """The rows with the fields that follow from question, conversation and steps."""
+    """Return the rows with the fields that follow from question, conversation and steps."""
     return [replace(row, **made_of(row, question, config.generator)) for row in rows]
 
 
 def choose(rows: Sequence[KgTrajectory], question: Question, config: KgRunConfig) -> Chosen[KgTrajectory]:
-    """As `selection.select`."""
+    """Choose the episodes of a question; see `selection.select`."""
     del question
     return select(rows, config.selection)
 
 
 def pairs_of(chosen: Chosen[KgTrajectory], config: KgRunConfig) -> list[ContrastivePair]:
-    """As `selection.contrastive_pairs`."""
+    """Return pairs of a good and a bad episode; see `selection.contrastive_pairs`."""
     return contrastive_pairs(chosen.kept, chosen.rejected, config.generator.max_pairs)
 
 
 def problems_of(row: KgTrajectory, question: Question, checks: RowChecks) -> Iterator[str]:
-    """What is wrong with a selected episode that no filter looks at."""
+    """Yield what is wrong with a selected episode that no filter examines."""
     asked = facts_to_read(row) if checks.config.generator.answer_check != "off" else ()
     if [each.question for each in row.readings] != [fact.question for fact in asked]:
         yield "what its answer rests on was not read once more, or something else was"
@@ -262,19 +263,19 @@ def problems_of(row: KgTrajectory, question: Question, checks: RowChecks) -> Ite
 
 
 def sft_rows(row: KgTrajectory, config: KgRunConfig) -> list[SftRow]:
-    """The SFT row of a selected episode."""
+    """Return the SFT row of a selected episode."""
     del config
     return [kg_sft_row(row)]
 
 
 def unlike_question(row: RejectedRow, question: Question, config: KgRunConfig) -> str:
-    """What is wrong with leaving a question out; empty where it names its answer."""
+    """Return why a question was wrongly left out; empty where it names its answer."""
     del config
     return unlike_named(row, question)
 
 
 def wrong_sft(row: KgTrajectory) -> list[SftRow]:
-    """The SFT row of an episode that searched well and answered wrongly."""
+    """Return the SFT row of an episode that searched well and answered wrongly."""
     return [without_answer(kg_sft_row(row))] if is_well_searched(row) else []
 
 

@@ -1,4 +1,4 @@
-"""Questions -> search trees -> trajectories and SFT rows (MSearcher)."""
+"""Turn questions into search trees, trajectories and SFT rows (MSearcher)."""
 
 from trailforge.generators.searched import QUESTION_HINTS, SEARCHED
 from trailforge.pipelines import DataSet, Stage, Table

@@ -1,4 +1,4 @@
-"""Before a question is searched: can it be asked, and in what words is its gold decomposition asked?
+"""Prepare a question for the search: can it be asked, and in what words is its gold decomposition asked?
 
 What code can tell, it tells before any call. Where it finds marks of garbled text, and there alone, the model is asked
 once: whether anybody can tell what the question asks, and how its gold sub-questions read in plain words.
@@ -30,20 +30,20 @@ UNCLEAR = "unclear_question"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedQuestion:
-    """A question as it is searched."""
+    """A question as it is searched, or the reason why it is not."""
 
     question: Question
-    """With its gold sub-questions in the model's words where it was asked for them."""
+    """The question, with its gold sub-questions in the model's words where the model was asked for them."""
     verdict: Verdict
-    """Whether it can be asked."""
+    """The verdict on whether the question can be asked."""
     call_keys: tuple[str, ...] = field(default=())
-    """Of the calls behind it."""
+    """Keys of the calls behind the question's words."""
 
 
 async def prepare_question(
     question: Question, context: Context, *, own_paragraphs: bool
 ) -> tuple[PreparedQuestion, Meter]:
-    """The question as it is searched, or why it is not, and what that took: nothing, or one call.
+    """Return the question as it is searched, or why it is not, and what that took: nothing, or one call.
 
     `own_paragraphs`: whether they are what is searched. A model that does not word questions freely is not asked.
     """
@@ -57,7 +57,7 @@ async def prepare_question(
 
 
 async def word_question(question: Question, asker: Asker, prompt: str, config: PolicyConfig) -> PreparedQuestion:
-    """The question with its gold sub-questions in the model's words, in one call; set aside where it is not clear.
+    """Ask for the gold sub-questions in the model's words, in one call; set the question aside where it is not clear.
 
     A sub-question whose new words refer to other answers, bring a name or say an answer stays as it was; all do where
     the model breaks the form, twice.
@@ -79,13 +79,13 @@ async def word_question(question: Question, asker: Asker, prompt: str, config: P
 
 
 def reply_schema(hops: int) -> dict[str, Any]:
-    """JSON schema of a reply on a question of so many gold hops."""
+    """Return the JSON schema of a reply on a question of so many gold hops."""
     texts = list_schema({"type": "string"}, minItems=hops, maxItems=hops)
     return object_schema(clear={"type": "boolean"}, sub_questions=texts)
 
 
 def with_words(question: Question, wordings: Sequence[str]) -> Question:
-    """The question with its hops' questions in these words, where they ask for the same by what is known."""
+    """Return the question with its hops worded so, where the words ask for the same as far as is known."""
     hops = question.decomposition
     plan = gold_plan(hops).sub_questions
     texts = [

@@ -1,4 +1,4 @@
-"""The card of a run of MCTS trajectories: what all cards have, the kinds of rows, one example of each."""
+"""Write the card of a run of MCTS trajectories: the common parts, the kinds of rows, and one example of each."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class _Figures:
 
 
 def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
-    """The card as Markdown; its plot is written beside it."""
+    """Return the card of a run as Markdown, and write its plot beside it."""
     rows = rows_of(folder, NAME, Trajectory)
     return card(folder, manifest, run_configuration(DATASET, settings), rows)
 
 
 def card(folder: Path, manifest: Manifest, config: MctsRunConfig, rows: Iterable[Trajectory]) -> str:
-    """`card_of` these rows; trees and rejected rows are those of the folder."""
+    """Return the card of these rows as `card_of` does; trees and rejected rows are those of the folder."""
     figures = _count(rows, rows_of(folder, "rejected", RejectedRow))
     figures.stops.update(tree.stop_reason for tree in rows_of(folder, "trees", SearchTree))
     is_small = config.model.url == "embedded" or config.generator.policy.kind == "rules"

@@ -1,4 +1,4 @@
-"""What `verify` finds wrong with trajectories beyond their filters: conversations, spans, caps, and trees."""
+"""Find what is wrong with trajectories that no filter examines: conversations, spans, caps, and trees."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trailforge.schemas import Question, SearchTree, Trajectory
 
 
 def problems_of(row: Trajectory, question: Question, checks: RowChecks) -> Iterator[str]:
-    """Conversation, spans and thoughts of a kept row, and whether it searches or reads again as the run does."""
+    """Check conversation, spans and thoughts of a kept row, and whether it searches or reads again as the run does."""
     del question
     if problem := mismatch(row):
         yield f"its conversation is not that of its fields: {problem}"
@@ -44,7 +44,7 @@ def _is_without_spans(checks: RowChecks) -> bool:
 def check_beside(
     checks: RowChecks, name: str, questions: Mapping[str, Question], stored: Mapping[str, Chosen[Trajectory]]
 ) -> None:
-    """The caps of each question, and its tree."""
+    """Check the caps of each question, and its tree."""
     for chosen in stored.values():
         _check_caps(checks, name, chosen)
     asked = questions.keys() - checks.left_out(name, "search")
@@ -82,7 +82,7 @@ def _problems_of_tree(tree: SearchTree, question: Question, checks: RowChecks) -
 
 
 def tree_problems(tree: SearchTree) -> list[str]:
-    """Visits that do not add up, values that are not the mean of their rollouts."""
+    """Return what is wrong with a tree: visits that do not add up, values that are not the mean of their rollouts."""
     problems = []
     rewards: dict[int, list[float]] = defaultdict(list)
     for rollout in tree.rollouts:

@@ -1,4 +1,4 @@
-"""Which trajectories of a question are kept: filters, then caps, then what the model that tells them says."""
+"""Choose which trajectories of a question are kept: by filters, then caps, then what the model that tells them says."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sift(
     caps: ReflectionConfig,
     kept: Sequence[Trajectory] = (),
 ) -> Chosen[Trajectory]:
-    """The accepted candidates, in order, and the others with the first verdict against them.
+    """Return the accepted candidates, in order, and the others with the first verdict against them.
 
     Filters come before caps: a row that a filter rejects makes room for the next one of its kind. `kept`: rows of the
     question that stand already, which leave less room and have no duplicates.
@@ -43,7 +43,7 @@ def sift(
 
 
 def over_cap(row: Trajectory, accepted: Sequence[Trajectory], caps: ReflectionConfig) -> Verdict:
-    """The question has rows enough of this kind. Score: how many there are."""
+    """Reject a row of a kind of which the question has enough. Score: the number of those rows."""
     kind, room = row.reflection_error or row.kind, caps.max_pairs if row.reflection_error else caps.max_correct
     have = sum((other.reflection_error or other.kind) == kind for other in accepted)
     detail = "" if have < room else f"the question has {have} rows of kind {kind}, {room} are wanted"
@@ -53,7 +53,8 @@ def over_cap(row: Trajectory, accepted: Sequence[Trajectory], caps: ReflectionCo
 async def reword(
     question: Question, chosen: Chosen[Trajectory], context: Context, filters: FilterConfig
 ) -> tuple[Chosen[Trajectory], Meter]:
-    """The choice as `choose_told` leaves it, in the model's thoughts where these hold, and what the calls took."""
+    """Put the model's thoughts into chosen rows where these hold; return the choice of `choose_told`, and what the
+    calls took."""
     if context.config.thoughts.source == "templates":
         return chosen, Meter()
     return await choose_told(
@@ -68,7 +69,7 @@ async def choose_told(
     tell: Callable[[Trajectory, Meter], Awaitable[tuple[Trajectory, list[Doubt]]]],
     sift_beside: Callable[[Sequence[Trajectory], Sequence[Trajectory]], Chosen[Trajectory]],
 ) -> tuple[Chosen[Trajectory], Meter]:
-    """The choice once each kept row was told and those that the model doubts were rejected, and what the calls took.
+    """Tell each kept row and reject those that the model doubts; return the choice, and what the calls took.
 
     The first row is told before the others: those that rest on a step that is doubted there are not told at all. A row
     that is rejected here makes room: what was turned away as its duplicate, or for the cap of its kind, is offered

@@ -19,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MctsRunConfig(RunConfig):
-    """A run of MCTS trajectories."""
+    """Configuration of a run of MCTS trajectories."""
 
     generator: GeneratorConfig = field(default_factory=GeneratorConfig)
     filters: FilterConfig = field(default_factory=FilterConfig)
@@ -27,22 +27,22 @@ class MctsRunConfig(RunConfig):
     output: OutputConfig = field(default_factory=OutputConfig)
 
     def deciding(self) -> dict[str, Any]:
-        """What decides the rows; of a corpus its content and not its place."""
+        """Settings that decide the rows; a corpus counts by its content, not by its place."""
         return RunConfig.deciding(self) | {"retrieval": self.retrieval.deciding()}
 
     @property
     def prompt_version(self) -> str:
-        """Hash of the prompts in use."""
+        """Hash of the prompts that the run uses."""
         return self.generator.prompts.version
 
     @property
     def records(self) -> tuple[type, ...]:
-        """Records whose schema decides the rows."""
+        """Classes of records whose schemas decide the rows."""
         return (Trajectory, SearchTree, SftRow)
 
     @property
     def reply_limits(self) -> dict[str, int]:
-        """The most tokens of a reply, by setting."""
+        """Most tokens of each kind of reply, by the name of its setting."""
         rollout, policy = self.generator.rollout, self.generator.policy
         thoughts, judge = self.generator.thoughts, self.generator.judge
         limits = {
@@ -60,22 +60,23 @@ class MctsRunConfig(RunConfig):
 
     @property
     def encoder_name(self) -> str | None:
-        """Of the sentence encoder; None when none is wanted."""
+        """Name of the sentence encoder; None when none is wanted."""
         return self.retrieval.encoder_name
 
     @property
     def passage_prefix(self) -> str:
-        """What that encoder wants before a passage."""
+        """Text that the sentence encoder wants before each passage."""
         return self.retrieval.passage_prefix
 
     @property
     def call_style(self) -> Literal["chat", "completion"]:
-        """How the model is asked."""
+        """Whether the model is asked by chat messages or by a text that it goes on with."""
         return self.generator.rollout.style
 
 
 def configure(config: MctsRunConfig, inputs: RunInputs) -> MctsRunConfig:
-    """With what is to be searched, and its hash. Where no corpus is named, each question searches its own paragraphs.
+    """Return the configuration with what is to be searched, and its hash. Where no corpus is named, each question
+    searches its own paragraphs.
 
     Raises `InvalidInput` when that is not there, or is what the run's questions are read from.
     """

@@ -1,4 +1,4 @@
-"""What a run would take and give, found by rehearsing it: the real search with the real prompts, in a made-up world.
+"""Estimate what a run takes and gives by rehearsing it: the real search with the real prompts, in a made-up world.
 
 The made-up questions have as many hops as a sample of the run's own, their passages are as long, and the imaginary
 model behaves as was counted from recorded runs (`rehearsal.counted`): the packaged model's for the embedded one, a
@@ -45,26 +45,26 @@ _MOST_HOPS = 6
 
 @dataclass(slots=True)
 class Yield:
-    """Sums over searched questions."""
+    """Sums of what searched questions gave."""
 
     questions: int = 0
     calls: Counter[str] = field(default_factory=Counter)
-    """By purpose."""
+    """Number of calls by purpose."""
     rows: Counter[str] = field(default_factory=Counter)
-    """Accepted ones by kind."""
+    """Number of accepted rows by kind."""
     origins: Counter[str] = field(default_factory=Counter)
-    """… by whose plan they follow."""
+    """Number of accepted rows by the origin of the plan that they follow."""
     provoked: int = 0
-    """Accepted rows whose error was provoked."""
+    """Number of accepted rows whose error was provoked."""
     stops: Counter[str] = field(default_factory=Counter)
 
     @property
     def calls_a_row(self) -> float:
-        """Calls of all purposes for each accepted row."""
+        """Number of calls of all purposes for each accepted row."""
         return self.calls.total() / max(1, self.rows.total())
 
     def add(self, rows: Sequence[Trajectory], calls: Mapping[str, int], stop: str) -> None:
-        """One question's."""
+        """Add what one question gave."""
         self.questions += 1
         self.calls.update(calls)
         self.rows.update(row.reflection_error or "correct" for row in rows)
@@ -74,7 +74,7 @@ class Yield:
 
 
 def estimate(inputs: RunInputs, config: MctsRunConfig) -> Estimate:
-    """Calls, tokens, cost and rows, found by rehearsing the search of a sample of the questions."""
+    """Estimate calls, tokens, cost and rows by rehearsing the search of a sample of the questions."""
     questions, total = sample_questions(inputs, config.seed, needs_paragraphs=config.retrieval.searches_paragraphs)
     stages, found = asyncio.run(rehearse(questions, config, total=total))
     factor = total / len(questions)
@@ -101,8 +101,8 @@ def _rests_on(config: MctsRunConfig) -> str:
 async def rehearse(
     questions: Sequence[Question], config: MctsRunConfig, *, total: int
 ) -> tuple[list[StageEstimate], Yield]:
-    """Calls, tokens and cost per stage of a run over `total` questions, of which these are a sample; and what the
-    searches of the sample gave."""
+    """Return calls, tokens and cost per stage of a run over `total` questions, of which these are a sample; and what
+    the searches of the sample gave."""
     behaviour, prices, found = behaviour_of(config), config.model.prices, Yield()
     spent: dict[str, Usage] = defaultdict(Usage)
     words = round(tokens_of_passages(questions))
@@ -154,15 +154,16 @@ def _scaled(usage: Usage, factor: float, prices: Prices) -> Usage:
 
 
 def counted_of(config: MctsRunConfig) -> Counted:
-    """The recorded runs that a run by this configuration is likened to: the packaged model's, or a strong one's."""
+    """Return the counts of the recorded runs that are most like a run by this configuration: the packaged model's, or a
+    strong one's."""
     if config.model.url == EMBEDDED:
         return read_counted("embedded")
     return read_counted("strong_corpus" if config.retrieval.scope == "corpus" else "strong")
 
 
 def behaviour_of(config: MctsRunConfig) -> Behaviour:
-    """What was counted of them. What a strong model said of the rows that it told, which were few, is counted in all
-    its runs: it does not depend on where the passages were found."""
+    """Return the behaviour counted in those recorded runs. What a strong model said of the rows that it told, which
+    were few, is counted in all its runs: it does not depend on where the passages were found."""
     behaviour = counted_of(config).behaviour()
     if config.model.url == EMBEDDED:
         return behaviour
@@ -172,7 +173,7 @@ def behaviour_of(config: MctsRunConfig) -> Behaviour:
 
 
 def context_of(config: MctsRunConfig, behaviour: Behaviour, model: ChainModel, words: int = 0) -> Context:
-    """Of a search by this configuration in the made-up world."""
+    """Return the context of a search by this configuration in the made-up world."""
     return Context(
         run_id="rehearsal",
         model="chains",

@@ -1,4 +1,4 @@
-"""What follows from the fields of a trajectory that a person fixed, and whether it can be trusted with them.
+"""Refit the fields that follow from what a person fixed in a trajectory, and check that the row can still be trusted.
 
 Conversation, gold answer and rewards have to say the same. A new question goes into the conversation, a new final
 answer into its last turn. What was searched for and found stays, so an answer is taken only when the row's own searches
@@ -20,7 +20,8 @@ from trailforge.schemas import InvalidInput, Trajectory, count_conversation
 
 
 def refit(row: Trajectory, old: Trajectory) -> Trajectory:
-    """The row with the question in its first turn, the final answer in its last one, its spans, rewards and length."""
+    """Return the row with the question in its first turn, the final answer in its last, and its spans, rewards and
+    length."""
     row = _with_turns(row, old)
     check_verdicts(malformed_tags(row))
     row = _with_golds(row, old)

@@ -1,4 +1,4 @@
-"""One question to its search tree and its candidate trajectories (MSearcher, section 3.1)."""
+"""Turn one question into its search tree and its candidate trajectories (MSearcher, section 3.1)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _WORDS_PER_HOP = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptNames:
-    """Prompts in use."""
+    """Names of the prompts that a run uses."""
 
     split: str = "split"
     decomposable: str = "decomposable"
@@ -73,7 +73,7 @@ class PromptNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorConfig:
-    """All that decides what is made of a question."""
+    """All settings that decide what is made of a question."""
 
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
@@ -87,12 +87,12 @@ class GeneratorConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context(RunContext):
-    """What all questions of a run share."""
+    """Everything that all questions of a run share."""
 
     config: GeneratorConfig
     retrieval: Retrieval
     tail: frozenset[Question] = frozenset()
-    """Those that the run comes to last."""
+    """The questions that the run comes to last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,24 +101,24 @@ class Generated:
 
     tree: SearchTree
     candidates: tuple[Trajectory, ...]
-    """In the order in which they are sifted."""
+    """All trajectories, in the order in which they are sifted."""
     chosen: Chosen[Trajectory]
-    """What filters and caps say of them."""
+    """The choice that filters and caps make among them."""
     meter: Meter = field(default_factory=Meter)
-    """Has counted the distinct calls behind it."""
+    """Counter of the distinct calls behind them."""
 
     @property
     def is_solved(self) -> bool:
-        """Some rollout of a leaf plan is correct."""
+        """Whether some rollout of a leaf plan is correct."""
         return any(rollout.reward > 0 for rollout in leaf_rollouts(self.tree))
 
 
 Choose = Callable[[Sequence[Trajectory]], Chosen[Trajectory]]
-"""Filters and caps, on the candidates of a question."""
+"""Applies filters and caps to the candidates of a question."""
 
 
 def keep_all(candidates: Sequence[Trajectory]) -> Chosen[Trajectory]:
-    """Without any filter."""
+    """Keep all candidates, without any filter."""
     return Chosen(candidates, ())
 
 
@@ -175,14 +175,14 @@ async def generate(
 
 
 def asker_for(question: Question, context: Context, meter: Meter, parallel: int) -> Asker:
-    """Who asks the model about a question. Long searches come first in its queue."""
+    """Return the asker of the model for a question. Long searches come first in its queue."""
     # Long searches first; among equals, those of the tail last: they are the ones that end quickly.
     priority = 2 * expected_hops(question) + int(parallel == 1)
     return context.asker(meter, context.config.rollout.style, priority=priority)
 
 
 def expected_hops(question: Question) -> int:
-    """How long its search will be, roughly: the gold decomposition's hops, else by the words of the question.
+    """Return roughly how long a question's search will be: the gold decomposition's hops, else a guess by its words.
 
     Long searches have to begin early, or the server idles while the last one runs step by step.
     """
@@ -190,7 +190,7 @@ def expected_hops(question: Question) -> int:
 
 
 def trajectories(question: Question, tree: SearchTree, context: Context, keys: Sequence[str] = ()) -> list[Trajectory]:
-    """Correct and reflective trajectories of a tree, in a fixed order: correct ones, then by error type.
+    """Return the correct and reflective trajectories of a tree in a fixed order: correct ones, then by error type.
 
     `keys`: of calls that all of them rest on.
     """
@@ -263,7 +263,7 @@ def _row(
 def made_of(
     steps: Sequence[Step], answer: str, judge_score: float | None, question: Question, judge: JudgeOptions
 ) -> dict[str, Any]:
-    """The fields of a trajectory that follow from its others."""
+    """Return the fields of a trajectory that follow from its others."""
     return {
         "reward": score_by_target(answer, question.golds, judged_right=judge.accepts(judge_score)),
         "follows_gold": follows_gold(steps, question),
@@ -271,7 +271,7 @@ def made_of(
 
 
 def policy_prompts(names: PromptNames) -> PolicyPrompts:
-    """The templates of whoever splits questions."""
+    """Return the templates of the policy that splits questions."""
     return PolicyPrompts(
         split=PROMPTS.text(names.split),
         decomposable=PROMPTS.text(names.decomposable),
@@ -280,7 +280,7 @@ def policy_prompts(names: PromptNames) -> PolicyPrompts:
 
 
 def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunner:
-    """What rolls out plans of one question."""
+    """Return the runner that rolls out plans of one question."""
     config = context.config
 
     def judge(answer: str) -> Awaitable[float | None]:
@@ -302,7 +302,7 @@ def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunne
 
 
 def find_fault(step: Step, question: Question) -> Fault | None:
-    """An answer that no passage states, or that is not its gold hop's, which a passage may state."""
+    """Find an answer that no passage states, or that is not its gold hop's, which a passage may state."""
     if misses_own_hop(step, question) and (hop := own_hop(step, question)) is not None:
         gold = question.decomposition[hop].answer
         return "misread" if any(supports(passage, step.query, gold) for passage in step.passages) else "missed"

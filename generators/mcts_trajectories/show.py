@@ -1,4 +1,4 @@
-"""What is shown of trajectories and of the search trees behind them."""
+"""Show trajectories and the search trees behind them to people."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _ROLES = {"wrong": ("wrong rollout", "wrong"), "mended": ("right rollout", "mend
 
 
 def trajectory(run: OpenRun, row: Trajectory) -> Parts:
-    """One row of `mcts_trajectories`."""
+    """Show a row of `mcts_trajectories`."""
     chips = [*kind_chips(row), *size_chips(row)]
     tree = _tree_of(run, row.question_id)
     gold = Marked(kind="gold", answers=(row.answer, *row.answer_aliases))
@@ -79,7 +79,7 @@ def trajectory(run: OpenRun, row: Trajectory) -> Parts:
 
 
 def search_tree(run: OpenRun, tree: SearchTree) -> Parts:
-    """One row of `trees`."""
+    """Show a row of `trees`."""
     return [*head(tree.question, tree.answer, tree.answer_aliases, None, False, _facts(tree)), _drawn(tree, {})]
 
 
@@ -91,7 +91,8 @@ def _sft(run: OpenRun, row: SftRow) -> Parts:
 
 
 def turns_of_mistake(row: Trajectory) -> dict[int, StyledText]:
-    """Notes for the conversation: where the wrong step is asked and searched, and where it is taken back and mended.
+    """Return notes for the conversation: where the wrong step is asked and searched, and where it is taken back and
+    mended.
 
     A step's answer stands in the turn after its search. The turn after a wrong step so holds the wrong answer, the
     reflection, and the next search; the better answer itself where the same passages are only read again.
@@ -116,7 +117,7 @@ def turns_of_mistake(row: Trajectory) -> dict[int, StyledText]:
 
 
 def steps(found: tuple[Step, ...], gold: Marked, kinds: Mapping[int, str] | None = None) -> Grid:
-    """All steps under each other. `kinds`: by place in the list, `wrong` or `mended`."""
+    """Show all steps, one below another. `kinds`: by place in the list, `wrong` or `mended`."""
     rows = [_step(step, gold, (kinds or {}).get(place, "")) for place, step in enumerate(found)]
     return Grid(("", "sub-question and query", "answer", "passages"), rows, (0.2, 1.1, 0.6, 1.5))
 

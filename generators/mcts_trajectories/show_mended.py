@@ -1,4 +1,4 @@
-"""A reflective row's mistake and what mends it, next to each other, and the diff behind its label.
+"""Show a reflective row's mistake beside what mends it, and the diff behind its label.
 
 The rules are those by which rows are labelled (MSearcher, section 3.1.4): under one plan, another answer is a reasoning
 error where the passages held the right one, a retrieval error where they did not; another plan makes a decomposition
@@ -21,13 +21,13 @@ from trailforge.schemas import ErrorType, SearchTree, Step, StepPair, Trajectory
 
 Aspect = Literal["sub_question", "query", "passages", "answer"]
 Agreement = Literal["same", "alike", "differs"]
-"""`alike`: other words or another order, but what is asked, found or answered is the same."""
+"""How far two steps agree. `alike`: other words or order, but what is asked, found or answered is the same."""
 MEANINGS: Mapping[ErrorType, str] = {
     "retrieval": "The search brought the wrong passages; another search for the same sub-question brought better ones.",
     "reasoning": "The passages held the right answer; a wrong one was read out of them.",
     "decomposition": "The question was taken apart wrongly: this plan never led to the answer, another one did.",
 }
-"""What an error type says of the wrong step, in a sentence."""
+"""A sentence for each error type that says what is wrong with the step."""
 _NAMES: dict[Aspect, str] = {
     "sub_question": "sub-question", "query": "query", "passages": "passages", "answer": "answer",
 }  # fmt: skip
@@ -42,7 +42,7 @@ _LEGEND = Note(
 
 
 def mended(row: Trajectory, tree: SearchTree | None) -> Parts:
-    """`tree`: of the row's question; without it the row shows its own steps, but not the whole rollouts."""
+    """Show the mistake and what mends it. `tree`: of the row's question; without it whole rollouts are not shown."""
     mistake = next((place for place, step in enumerate(row.steps) if step.is_mistake), None)
     if mistake is None or mistake + 1 >= len(row.steps) or row.step_pair is None or row.reflection_error is None:
         text = "This row is called reflective, but none of its steps is marked as a mistake that is mended."
@@ -141,14 +141,14 @@ class StepDiff:
     """The steps of both rollouts at one position."""
 
     wrong: Step | None
-    """None when the wrong rollout has fewer steps."""
+    """The wrong rollout's step; None when that rollout has fewer steps."""
     right: Step | None
     parts: Mapping[Aspect, Agreement]
-    """Empty when one of the steps is missing."""
+    """The parts in which the two steps are compared; empty when one of the steps is missing."""
 
 
 def diff_steps(wrong: Sequence[Step], right: Sequence[Step], diverges_at: int) -> tuple[StepDiff, ...]:
-    """Both rollouts, aligned by position. Before `diverges_at` another wording is no difference."""
+    """Align both rollouts by position. Before `diverges_at` another wording is no difference."""
     return tuple(
         StepDiff(wrong=bad, right=good, parts=_parts(bad, good, position < diverges_at) if bad and good else {})
         for position, (bad, good) in enumerate(zip_longest(wrong, right))
@@ -156,7 +156,7 @@ def diff_steps(wrong: Sequence[Step], right: Sequence[Step], diverges_at: int) -
 
 
 def label_of(diffs: Sequence[StepDiff], pair: StepPair, *, same_plan: bool) -> ErrorType | None:
-    """The error type by this diff; None when it shows none. `same_plan`: both are rollouts of one node."""
+    """Return the error type that this diff shows, or None. `same_plan`: both are rollouts of one node."""
     if pair.diverges_at >= len(diffs):
         return None
     diff = diffs[pair.diverges_at]
@@ -169,7 +169,7 @@ def label_of(diffs: Sequence[StepDiff], pair: StepPair, *, same_plan: bool) -> E
 
 
 def reasons(diffs: Sequence[StepDiff], pair: StepPair, *, same_plan: bool) -> list[str]:
-    """Why that is the label, in sentences that hold no text of the row; steps are numbered from 1."""
+    """Explain the label in sentences that hold no text of the row; steps are numbered from 1."""
     label, at = label_of(diffs, pair, same_plan=same_plan), pair.diverges_at
     bad, good = (diffs[at].wrong, diffs[at].right) if label else (None, None)
     if bad is None or good is None:

@@ -1,4 +1,4 @@
-"""Questions -> search trees -> trajectories -> SFT rows, by shards.
+"""The stages of a run: questions -> search trees -> trajectories -> SFT rows, by shards.
 
 read_questions | cut into shards | search, choose, word (per question) | write shard | manifest
 """
@@ -28,8 +28,8 @@ SEARCH, SOLVE = "search", "solve"
 
 
 def tail_of(folder: Path, settings: Settings, schedule: ScheduleConfig) -> frozenset[Question]:
-    """The questions that a run comes to last: they follow from the input alone, not from the clock. A small run has
-    none."""
+    """Return the questions that a run comes to last: they follow from the input alone, not from the clock. A small run
+    has none."""
     if settings.items < 2 * schedule.tail_questions:
         return frozenset()
     first = max(0, settings.items - schedule.tail_window)
@@ -42,7 +42,7 @@ def tail_of(folder: Path, settings: Settings, schedule: ScheduleConfig) -> froze
 
 
 def open_context(work: ModelWork, client: ModelClient) -> Context:
-    """What all questions share. Raises when the index is not there."""
+    """Open what all questions share. Raises when the index is not there."""
     config, folder = work.config, Path(work.folder)
     settings = read_settings(folder)
     assert settings is not None
@@ -55,7 +55,8 @@ def open_context(work: ModelWork, client: ModelClient) -> Context:
 
 
 async def draw(question: Question, context: Context, config: MctsRunConfig) -> Draws[Trajectory]:
-    """The trajectories of a question's search, sifted until there are enough. One that cannot be asked is set aside."""
+    """Draw the trajectories of a question's search, sifted until there are enough. A question that cannot be asked is
+    set aside."""
     own_paragraphs, payload = config.retrieval.searches_paragraphs, {"question_id": question.id}
     asked, asking = await prepare_question(question, context, own_paragraphs=own_paragraphs)
     if not asked.verdict.keep:
@@ -82,13 +83,13 @@ async def draw(question: Question, context: Context, config: MctsRunConfig) -> D
 
 
 def derive(rows: Sequence[Trajectory], question: Question, config: MctsRunConfig) -> list[Trajectory]:
-    """The rows with what follows from their answer and their steps, which `generate` has set already."""
+    """Return the rows with what follows from their answer and their steps, which `generate` has set already."""
     judge = config.generator.judge
     return [replace(row, **made_of(row.steps, row.final_answer, row.judge_score, question, judge)) for row in rows]
 
 
 def choose(rows: Sequence[Trajectory], question: Question, config: MctsRunConfig) -> Chosen[Trajectory]:
-    """Filters, and then caps."""
+    """Choose rows by filters, and then by caps."""
     return sift(question, rows, config.filters, config.generator.reflection)
 
 
@@ -99,13 +100,13 @@ async def word(
     context: Context,
     config: MctsRunConfig,
 ) -> tuple[Chosen[Trajectory], Meter]:
-    """As `choice.reword`."""
+    """Have the model word chosen rows; see `choice.reword`."""
     del rows
     return await reword(question, chosen, context, config.filters)
 
 
 def sft_rows(row: Trajectory, config: MctsRunConfig) -> list[SftRow]:
-    """The SFT row of a kept trajectory."""
+    """Return the SFT row of a kept trajectory."""
     del config
     return [sft_row(row)]
 

@@ -1,1 +1,1 @@
-"""What rules do for `bundle_steps`: find what documents share, and rewrite what they say about it."""
+"""Rules for `bundle_steps`: find what documents share, and rewrite what they say about it."""

@@ -1,4 +1,5 @@
-"""A sentence as subject, verb and rest, where its form is plain enough to be sure; other sentences are left alone."""
+"""Split a sentence into subject, verb and rest where its form is plain enough to be sure; leave other sentences
+alone."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ _LIST = re.compile(r"(?:^| )[^,]*, [^,]+(?:, [^,]+)* (?:and|or) ")
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A main clause; `lead` is a time before the subject, `rest` all after the verb, both may be empty."""
+    """A main clause. `lead` is a time before the subject, `rest` all after the verb; both may be empty."""
 
     lead: str
     subject: str
@@ -47,12 +48,13 @@ class Clause:
 
     @property
     def text(self) -> str:
-        """In its order."""
+        """The clause's parts joined in their order."""
         return " ".join(part for part in (self.lead, self.subject, self.verb, self.rest) if part)
 
 
 def clauses_of(sentence: str) -> Iterator[Clause]:
-    """The main clause, up to where another begins; and that with the second of two verbs joined by `and`."""
+    """Yield the main clause, up to where another begins, and the clause with the second of two verbs joined by
+    `and`."""
     text = sentence.strip()
     if not text.endswith(".") or len(text) > _LONGEST or _UNPLAIN.search(text):
         return

@@ -1,4 +1,4 @@
-"""From plain clauses to one-fact questions and to descriptions of a name, and from these to a question with two hops.
+"""Turn plain clauses into one-fact questions and descriptions of a name, and these into a question with two hops.
 
 `GAP` stands for the name that two documents share. A question has it once; filled with a description out of the other
 document, it asks for both documents. What it can be answered with are the dates, figures or names of the sentences
@@ -54,12 +54,12 @@ class GapQuestion:
     answer: str
 
     def about(self, thing: str) -> str:
-        """The question with words in the gap."""
+        """Return the question with words in the gap."""
         return _capital(self.question.replace(GAP, thing))
 
 
 def questions_of(clause: Clause, noun_of_names: dict[str, str]) -> Iterator[GapQuestion]:
-    """One-fact questions whose clause has `GAP` in it. `noun_of_names`: what names are, as far as it is known."""
+    """Yield one-fact questions whose clause has `GAP` in it. `noun_of_names`: what names are, as far as it is known."""
     if not _has_place_for_one(clause):
         return
     yield from _when(clause)
@@ -70,7 +70,7 @@ def questions_of(clause: Clause, noun_of_names: dict[str, str]) -> Iterator[GapQ
 
 
 def descriptions_of(clause: Clause, noun: str) -> Iterator[str]:
-    """`the NOUN that …`: the clause as a relative clause about `GAP`."""
+    """Yield descriptions of `GAP` made of a clause about it: `the NOUN that …`."""
     who, whom = ("who", "whom") if is_person_noun(noun) else ("that", "which")
     if not _has_place_for_one(clause):
         return
@@ -211,7 +211,7 @@ def _end(clause: Clause) -> str:
 
 
 def without_names(rest: str) -> str:
-    """Up to the first adverbial that leads to a name or a figure; what has none is left as it is.
+    """Cut a text at the first adverbial that leads to a name or a figure; a text without one is left as it is.
 
     What singles out the second document by itself makes the first one needless. Prepositions that a verb may ask for
     (`heard of the prize`) are not cut off.
@@ -265,7 +265,8 @@ _WORD = re.compile(r"\w+")
 
 
 def candidates(question: str, sentence: str, names: Collection[str]) -> list[str]:
-    """Answers that a sentence offers, in reading order, without what the question says itself. `names`: sure ones."""
+    """Return the answers that a sentence offers, in reading order, without what the question says itself. `names`: sure
+    names."""
     kinds = next((kinds for start, kinds in _ANSWERS.items() if re.match(start, question)), ("name",))
     mentions = [m for m in mentions_of(sentence) if m.kind in kinds and (m.kind != "name" or m.text in names)]
     asked = set(_AFTER_HOW_MANY.findall(question.removeprefix("How many")[:40]))
@@ -274,7 +275,7 @@ def candidates(question: str, sentence: str, names: Collection[str]) -> list[str
 
 
 def choice_of(texts: Iterable[str]) -> str:
-    """A grammar (GBNF) for one of these, and the line's end."""
+    """Return a grammar (GBNF) for one of these texts and the line's end."""
     return f'root ::= " " ({" | ".join(json.dumps(text, ensure_ascii=False) for text in dict.fromkeys(texts))}) "\\n"'
 
 

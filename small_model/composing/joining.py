@@ -1,4 +1,4 @@
-"""Two documents that mention the same name: what one says about it, and what can be asked of the other.
+"""Join two documents that mention the same name: what one says about it, and what can be asked of the other.
 
 What is composed has to be well formed, stand by itself and need its description: all by rule (`problem_of`).
 """
@@ -21,7 +21,7 @@ from trailforge.small_model.splitting.words import FUNCTION_WORDS
 
 LONGEST_QUESTION = 45
 LONGEST_DESCRIPTION = 26
-"""Words."""
+"""Most words of a description of a name."""
 _CONTENT = 3
 """`That was launched in 2004` has two, and describes many."""
 _POINTS_OUTSIDE = re.compile(
@@ -44,14 +44,14 @@ _TROUBLE = re.compile(r"\?.+|[;:\"“”()\[\]{}$\\]|\.\.|\s,|\s{2}|\b(\w+) \1\b
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """A name that two documents share. Positions in the bundle count from 0."""
+    """A name that two documents share. Positions of documents in the bundle count from 0."""
 
     name: str
     noun: str
     first: int
-    """Of the document that describes it."""
+    """Position of the document that describes the name."""
     second: int
-    """Of the document that is asked about it."""
+    """Position of the document that is asked about the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,11 @@ class Joined:
     bridge: Bridge
     description: str
     described_in: str
-    """Sentence of the first document."""
+    """The sentence of the first document that describes the name."""
     asked: GapQuestion
-    """About `GAP`."""
+    """The one-fact question about `GAP`."""
     asked_of: str
-    """Sentence of the second document."""
+    """The sentence of the second document that answers it."""
 
     @property
     def question(self) -> str:
@@ -74,7 +74,7 @@ class Joined:
 
 
 def bridges_of(documents: Sequence[SourceDocument], nouns: dict[str, str]) -> list[Bridge]:
-    """All ways to go from one document to one of another origin by a name whose noun is known (`nouns`)."""
+    """Return all ways to go from one document to one of another origin by a name whose noun is known (`nouns`)."""
     return [
         Bridge(name, nouns[name], first, second)
         for first, second in permutations(range(len(documents)), 2)
@@ -85,19 +85,19 @@ def bridges_of(documents: Sequence[SourceDocument], nouns: dict[str, str]) -> li
 
 
 def nouns_of(documents: Sequence[SourceDocument]) -> tuple[dict[str, str], list[str]]:
-    """What the names in these documents are by rule, and the shared names of which no rule says it."""
+    """Return what the names in these documents are by rule, and the shared names of which no rule says it."""
     known = {name: noun for name in sorted(names_of(documents)) if (noun := noun_of(name, documents))}
     shared = {n for a, b in permutations(documents, 2) for n in shared_names(a, b)}
     return known, sorted(shared - known.keys())
 
 
 def sentences_naming(name: str, documents: Sequence[SourceDocument]) -> list[str]:
-    """Sentences of all documents that a name stands in, in reading order."""
+    """Return the sentences of all documents in which a name stands, in reading order."""
     return [s for d in documents for s in split_sentences(d.text) if any(m.text == name for m in mentions_of(s))]
 
 
 def joined_by(bridge: Bridge, documents: Sequence[SourceDocument], nouns: dict[str, str]) -> Iterator[Joined]:
-    """Every sound way to join the two documents of a bridge."""
+    """Yield every sound way to join the two documents of a bridge."""
     first, second = documents[bridge.first], documents[bridge.second]
     questions = [
         (quote, asked)
@@ -118,7 +118,7 @@ def joined_by(bridge: Bridge, documents: Sequence[SourceDocument], nouns: dict[s
 
 
 def masked_sentences(bridge: Bridge, document: SourceDocument) -> Iterator[tuple[str, str]]:
-    """Quotes of a document about the name, and the sentence of each with `GAP` in the place of its only mention.
+    """Yield quotes of a document about a name, and the sentence of each with `GAP` in the place of its only mention.
 
     Where the document has only one such thing, `the telescope` stands for it once it was named, and so does `it` after
     a sentence of which it was the subject; what is quoted then begins with the sentence before.
@@ -206,7 +206,7 @@ def _descriptions(masked: str, noun: str) -> Iterator[str]:
 
 
 def asides_of(masked: str, noun: str) -> Iterator[str]:
-    """Out of `GAP, who did this, …` and `GAP, the head of that, …`."""
+    """Yield what asides say of `GAP`, in `GAP, who did this, …` and `GAP, the head of that, …`."""
     relative = re.search(rf"{GAP}, (who|which) ([^,]+)[,.]", masked)
     if relative:
         yield f"the {noun} {'who' if relative[1] == 'who' else 'that'} {relative[2].strip()}"
@@ -216,7 +216,7 @@ def asides_of(masked: str, noun: str) -> Iterator[str]:
 
 
 def problem_of(question: str, answer: str, bridge: str, description: str) -> str | None:
-    """Why a composed question cannot be asked; None when it can."""
+    """Return why a composed question cannot be asked; None when it can."""
     if not question.endswith("?") or question.count("?") > 1 or _TROUBLE.search(question):
         return "not one well-formed question"
     if len(question.split()) > LONGEST_QUESTION or len(description.split()) > LONGEST_DESCRIPTION:
@@ -247,7 +247,7 @@ def _known_from_text(question: str) -> str | None:
 
 
 def names_bridge(text: str, bridge: str) -> bool:
-    """Does a text name it, or use a telling part of its name?"""
+    """Tell whether a text has the name of a bridge or a telling part of it."""
     if mentions(text, bridge):
         return True
     parts = [word for word in re.findall(r"[\w-]+", bridge) if word[0].isupper() or any(c.isdigit() for c in word)]
@@ -257,12 +257,13 @@ def names_bridge(text: str, bridge: str) -> bool:
 
 
 def singles_out(question: str, gap: str) -> bool:
-    """Whether a question finds its document by names, dates or figures of its own, beside what fills its gap."""
+    """Tell whether a question finds its document by names, dates or figures of its own, beside what fills its gap."""
     return any(mention.text != gap for mention in mentions_of(f"x {question[:1].lower()}{question[1:]}"))
 
 
 def is_telling(description: str, bridge: str) -> bool:
-    """Whether it can single something out: a name, a date or a figure of its own, and `_CONTENT` telling words."""
+    """Tell whether a description can single something out: a name, a date or a figure of its own, and `_CONTENT`
+    telling words."""
     body = description.partition(" ")[2]
     words = [word for word in body.split()[1:] if word.casefold() not in FUNCTION_WORDS]
     return len(words) >= _CONTENT and any(mention.text not in bridge for mention in mentions_of(f"x {body}"))

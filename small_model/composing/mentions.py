@@ -1,4 +1,4 @@
-"""What a sentence mentions, found by its looks: names, dates, years and figures; which names documents share, and what
+"""Find by its looks what a sentence mentions: names, dates, years and figures; which names documents share, and what
 each of them names: the noun that a text puts beside it, or its own last word.
 
 No model is asked: names are runs of capitalised words, the rest are numbers.
@@ -18,7 +18,7 @@ from trailforge.schemas import Passage, SourceDocument
 from trailforge.small_model.splitting.words import FUNCTION_WORDS, PERSON_NOUNS, RELATIONAL
 
 MentionKind = Literal["name", "date", "day", "year", "figure"]
-"""`date`: with a year; `day`: without, so that it is known only from its text."""
+"""The kind of a mention. `date`: with a year; `day`: without, so that it is known only from its text."""
 
 _YEAR = r"(?:1[5-9]|20)\d\d(?![\w,.]*\d)"
 _FIGURE = r"\d+(?:,\d{3})*(?:\.\d+)?(?: (?:thousand|million|billion|trillion))?"
@@ -36,7 +36,7 @@ _NO_NAMES = frozenset({"i", "mr", "mrs", "ms", "dr", "however", "moreover", "fin
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A stretch of a sentence: `sentence[start:end]` is `text`."""
+    """A mention in a sentence: `sentence[start:end]` is `text`."""
 
     text: str
     start: int
@@ -45,7 +45,8 @@ class Mention:
 
 
 def mentions_of(sentence: str) -> list[Mention]:
-    """All of a sentence in reading order; none overlap. A capitalised word at its start may be no name."""
+    """Return all mentions of a sentence in reading order; none overlap. A capitalised word at its start may be no
+    name."""
     numbers = [
         Mention(match[0], match.start(), match.end(), _number_kind(match)) for match in _NUMBER.finditer(sentence)
     ]
@@ -57,9 +58,10 @@ def mentions_of(sentence: str) -> list[Mention]:
 
 
 def shared_names(first: SourceDocument, second: SourceDocument, others: Iterable[SourceDocument] = ()) -> list[str]:
-    """Names that both texts mention, the rarest in `others` first, then the longest.
+    """Return the names that both texts mention, the rarest in `others` first, then the longest.
 
-    Of a document only names that also stand inside a sentence count, or have two words or more: any word may begin one.
+    A name counts for a document only where it also stands inside a sentence, or has two words or more: any word may
+    begin one.
     """
     known = names_of([first, second])
     common = known & _all_names(first) & _all_names(second)
@@ -68,7 +70,7 @@ def shared_names(first: SourceDocument, second: SourceDocument, others: Iterable
 
 
 def names_of(documents: Sequence[SourceDocument | Passage]) -> set[str]:
-    """Names that are surely some: seen inside a sentence, or of several words."""
+    """Return names that are surely some: seen inside a sentence, or of several words."""
     return {
         mention.text
         for document in documents
@@ -127,7 +129,7 @@ def _joined(sentence: str, words: list[re.Match[str]], last: int) -> int | None:
 
 PERSON = "person"
 KINDS = (PERSON, "city", "country", "organisation", "thing")
-"""What a model may choose from when no text says; `thing` says nothing."""
+"""Kinds from which a model may choose when no text says the kind of a name; `thing` says nothing."""
 _NATION = re.compile(r"[A-Z][a-z]+(?:an|ese|ish|ic|ch|ss|ean)$")
 _AFTER_HEAD = frozenset([*PREPOSITIONS, *AUXILIARIES, "that", "which", "who", "and", "itself"])
 _OF = frozenset(
@@ -143,7 +145,8 @@ _TITLES = frozenset("mr mrs ms dr king queen sir lord".split())
 
 
 def noun_before(text: str, start: int) -> str | None:
-    """The noun of `the Japanese spacecraft NAME`, where NAME begins at `start`; None without an article before it."""
+    """Return the noun of `the Japanese spacecraft NAME`, where NAME begins at `start`; None without an article before
+    it."""
     match = re.search(r"(?:^|\s|\()(?:the|The|a|A|an|An) ((?:[\w-]+ ){0,2})([a-z][a-z-]+) $", text[:start])
     if match is None or not _is_noun(match[2]):
         return None
@@ -153,7 +156,8 @@ def noun_before(text: str, start: int) -> str | None:
 
 
 def noun_of(name: str, documents: Sequence[SourceDocument]) -> str | None:
-    """A name's own last word if it is a noun of these texts, else the noun most often put beside it, else None."""
+    """Return a name's own last word if it is a noun of these texts, else the noun most often put beside it, else
+    None."""
     text = "\n".join(f"{document.title}.\n{document.text}" for document in documents)
     last = name.rsplit(" ", 1)[-1]
     is_compound = " " in name and last.isalpha() and not name.isupper()
@@ -188,7 +192,8 @@ def _nouns_beside(text: str, start: int, after: str) -> tuple[str | None, ...]:
 
 
 def looks_like_person(name: str) -> bool:
-    """Two or three capitalised words, initials among them, the last of which is no common noun."""
+    """Tell whether a name has two or three capitalised words, initials among them, and its last one is no common
+    noun."""
     words = name.split()
     return (
         2 <= len(words) <= 4
@@ -200,7 +205,7 @@ def looks_like_person(name: str) -> bool:
 
 
 def is_person_noun(noun: str) -> bool:
-    """Does `who` ask for it?"""
+    """Tell whether `who` asks for what a noun names."""
     return noun in PERSON_NOUNS or noun.endswith("ist")
 
 

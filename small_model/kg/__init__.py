@@ -1,1 +1,1 @@
-"""Episodes over a knowledge graph that lead a small model along the gold decomposition."""
+"""Lead a small model through episodes over a knowledge graph along the gold decomposition."""

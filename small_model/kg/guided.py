@@ -1,4 +1,4 @@
-"""Episodes along the gold decomposition, for a model that is too small to search by itself.
+"""Make episodes along the gold decomposition, for a model that is too small to search by itself.
 
 Given are the sub-questions and their order, and the form of each turn. The model's own are the choices within it: which
 names and which relation a search asks the graph for, and what it takes from the results. What it reads wrongly stays
@@ -43,7 +43,8 @@ _FEWEST_LETTERS = 3
 
 
 def name_choices(store: KgStore, query: str, known: Sequence[str]) -> list[str]:
-    """Names that a query is about: earlier answers in it, then names by their looks, else things written small."""
+    """Return the names that a query is about: earlier answers in it, then names by their looks, else things written
+    small."""
     looks = [*names_in(query)] or [mention.text for mention in mentions_of(query) if mention.kind == "name"]
     every = dict.fromkeys([*known, *(look.strip(" <>") for look in looks)])
     names = [name for name in every if name in known or not name.isdigit()]
@@ -57,7 +58,7 @@ def name_choices(store: KgStore, query: str, known: Sequence[str]) -> list[str]:
 async def relation_choices(
     store: KgStore, retrieval: Retrieval, query: str, entities: Sequence[str], most: int
 ) -> list[str]:
-    """Labels of the relations nearest to a query, nearest first.
+    """Return the labels of the relations nearest to a query, nearest first.
 
     Looked at are those that its entities have, and others that its words name; where they have none, those whose names
     its words are like. They are ranked as sentences are, by all their names, with the query's own names left out of it.
@@ -83,7 +84,7 @@ def _with_tail(store: KgStore, query: str, name: str) -> str:
 
 
 def some_of(choices: Sequence[str], most: int) -> str:
-    """A grammar (GBNF) for one to `most` of these with `; ` between them, and the line's end."""
+    """Return a grammar (GBNF) for one to `most` of these choices with `; ` between them, and the line's end."""
     item = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
     more = ' ("; " item)?' * (most - 1)
     return f'root ::= " " item{more} "\\n"\nitem ::= {item}'
@@ -118,7 +119,7 @@ def offer_spans(
     passages: Sequence[Passage],
     searched: Collection[str],
 ) -> str:
-    """A grammar (GBNF) for the spans that sentences and triples offer; for any line, where they offer none."""
+    """Return a grammar (GBNF) for the spans that sentences and triples offer; for any line, where they offer none."""
     spans = [*_ends(query, triples, searched), *_stretches(query, sentences, passages)]
     return choice_of(spans) if spans else _SOMETHING
 
@@ -153,18 +154,18 @@ def _joined(sentence: str) -> list[str]:
 
 
 class Guide:
-    """The plug-in `guided` of the group `trailforge.leaders`."""
+    """Leads a small model: the plug-in `guided` of the group `trailforge.leaders`."""
 
     offer = staticmethod(offer_spans)
 
     async def lead(self, tool: SearchTool, asker: Asker, sample: int) -> EpisodeRun:
-        """One episode along the gold decomposition."""
+        """Make one episode along the gold decomposition."""
         return await GuidedEpisode(tool=tool, asker=asker, sample=sample).run()
 
 
 @dataclass(slots=True, kw_only=True)
 class GuidedEpisode:
-    """One episode under way."""
+    """One guided episode while it is being made."""
 
     tool: SearchTool
     asker: Asker
@@ -303,26 +304,28 @@ class GuidedEpisode:
 
 
 class Thoughts:
-    """The thoughts of one episode, in order; the same for the same seed. No sentence comes twice while others wait."""
+    """Words the thoughts of one episode, in order; the same for the same seed. No sentence comes twice while others
+    wait."""
 
     def __init__(self, seed: str, *, compares: bool = False) -> None:
         self._suffix = "_comparison" if compares else ""
         self._draw = Sentences(Prompts("trailforge.small_model").pools("kg_thoughts"), seed=seed).draw
 
     def first(self, search: Search) -> str:
-        """Before the first search."""
+        """Return the thought before the first search."""
         return " ".join([self._draw(f"open{self._suffix}"), *self._asking(search)])
 
     def following(self, done: KgStep, search: Search) -> str:
-        """Between a search, whose answer stands in `done`, and the next."""
+        """Return the thought between a search, whose answer stands in `done`, and the next."""
         return " ".join([self._finding(done), self._draw(f"next{self._suffix}"), *self._asking(search)])
 
     def last(self, done: KgStep) -> str:
-        """After the last search."""
+        """Return the thought after the last search."""
         return f"{self._finding(done)} {self._draw('final')}"
 
     def comparing(self, done: KgStep, found: str, outcome: str) -> str:
-        """After the last search of a comparison: what was found of each thing, and what that comes to."""
+        """Return the thought after the last search of a comparison: what was found of each thing, and what that comes
+        to."""
         return f"{self._finding(done)} {self._draw('compare', found=found, answer=one_line(outcome))}"
 
     def _asking(self, search: Search) -> list[str]:

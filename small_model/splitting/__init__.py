@@ -1,4 +1,4 @@
-"""Splits and atomicity by rule, for models too small to split a question: cut out a phrase that has to be looked up.
+"""Split questions by rule, for models that are too small to: cut out a phrase that has to be looked up.
 
 Four stages. Names, quoted titles and `#k` are masked, so that nothing is cut inside them. Every stretch of the masked
 question that one of `PATTERNS` matches as a whole is a span. `first` asks for it, `second` is the question with `[E]`
@@ -44,12 +44,12 @@ _LONGEST = 1000
 
 
 def candidate_splits(sub_question: str) -> list[tuple[str, str]]:
-    """Splits (first, second), the most promising first; empty when nothing can be cut out."""
+    """Return splits (first, second), the most promising first; empty when nothing can be cut out."""
     return [split for _, split in _ranked_splits(sub_question)]
 
 
 def is_decomposable(sub_question: str) -> bool:
-    """Is there a split good enough to be worth two searches?"""
+    """Tell whether a sub-question has a split that is good enough to be worth two searches."""
     return any(score >= _GOOD_ENOUGH for score, _ in _ranked_splits(sub_question)[:1])
 
 
@@ -84,7 +84,7 @@ _NATIONALITY = re.compile(r"\w+(?:an|ese|ish)")
 _RELATIVE_WORDS = set(RELATIVES.split())
 _PREPOSITION_WORDS = set(PREPOSITIONS.split())
 ENTITY = "[E]"
-"""Placeholder in the second half of a split for the answer of the first half."""
+"""The placeholder in the second half of a split for the answer of the first half."""
 _WORTH_LISTING = 1.0
 _LONGEST_SPAN = 26
 _MOST_TOKENS = 90
@@ -108,11 +108,11 @@ class Span:
     score: float
     first: str
     second: str
-    """The question with `[E]` for the stretch."""
+    """The question with `[E]` in the place of the stretch."""
 
 
 def spans(question: str) -> list[Span]:
-    """Every stretch that a pattern matches and that leaves two questions, scored."""
+    """Return every stretch that a pattern matches and that leaves two questions, with its score."""
     masked = mask_names(question)
     body_end = len(masked.rstrip(" ?.!"))
     tokens = [match.span() for match in _TOKEN.finditer(masked, 0, body_end)][:_MOST_TOKENS]
@@ -209,7 +209,7 @@ def _asks_something(rest: str, kind: Kind) -> bool:
 
 
 def ask_for(kind: Kind, match: re.Match[str], question: str) -> str:
-    """A plain question for a span."""
+    """Return a plain question that asks for a span."""
     part = {name: question[slice(*match.span(name))] for name in match.groupdict() if match.start(name) >= 0}
     text = question[match.start() : match.end()]
     noun = part["head"].split()[-1].lower()
@@ -266,5 +266,5 @@ def _ask_participle(which: str, part: dict[str, str]) -> str | None:
 
 
 def singular(noun: str) -> str:
-    """Without a plural s."""
+    """Return a noun without its plural s."""
     return noun[:-1] if noun.endswith("s") and noun not in RELATIONAL else noun

@@ -1,4 +1,5 @@
-"""Is a text one grammatical question? A context-free grammar over word classes, made for questions about facts.
+"""Tell whether a text is one grammatical question, by a context-free grammar over word classes for questions about
+facts.
 
 It answers what cutting a question in two can break: does every auxiliary have its verb and every participle its
 auxiliary, is nothing left over, does a question word have a gap to fill. It knows few words, so that an unknown one may
@@ -122,12 +123,12 @@ _RULES = _rules(_GRAMMAR)
 
 
 def is_question(text: str) -> bool:
-    """Has the text a reading as one question, from its first word to its question mark?"""
+    """Tell whether the text has a reading as one question, from its first word to its question mark."""
     return _reads_as("QUESTION", text)
 
 
 def is_noun_phrase(text: str) -> bool:
-    """Has the text a reading as one noun phrase, with all that its relative clauses need?"""
+    """Tell whether the text has a reading as one noun phrase, with all that its relative clauses need."""
     return _reads_as("NP", text)
 
 
@@ -172,7 +173,7 @@ class _Reading:
 
 
 def word_classes(text: str, *, begins: bool) -> list[frozenset[str]]:
-    """One set of classes for each word; a name or a reference is one word, commas and the end mark are none.
+    """Return one set of classes for each word; a name or a reference is one word, commas and the end mark are none.
 
     `begins`: the text begins a sentence, so that the capital of its first word may mean nothing.
     """
@@ -239,7 +240,7 @@ _ENDS_IN_E = re.compile(r"(?:[aeiou][cszvgu]|[^aeiou]l|[rn][csgv]|at|ut|ir|in|id
 _S_FORMS = {"does": "do", "goes": "go", "has": "have", "lies": "lie", "dies": "die"}
 
 PASTS = {past for _, past, _ in _ROWS}
-"""Irregular past forms that stand with no auxiliary: wrote, took."""
+"""Irregular past forms that stand without an auxiliary: wrote, took."""
 PARTICIPLES = {participle for _, _, participle in _ROWS}
 """Irregular past participles: written, taken."""
 BASES = {base for base, _, _ in _ROWS}
@@ -248,11 +249,11 @@ UNMISTAKABLE = {
     form for row in _ROWS for form in row if len(set(row)) > 1
 } - set("build catch deal draw drink drive feed fight fly hit hold lay lead left lie mean ride rise "
         "run show sink stand strike swim wear win thought felt burn saw".split())  # fmt: skip
-"""Irregular forms that are no nouns as well."""
+"""Irregular forms that cannot be nouns as well."""
 
 
 def base_form(verb: str) -> str | None:
-    """Base form of a finite verb, where a rule gives it: `wrote` -> `write`, `stands` -> `stand`."""
+    """Return the base form of a finite verb, where a rule gives it: `wrote` -> `write`, `stands` -> `stand`."""
     if verb in _BASE_OF_PAST or verb in _S_FORMS:
         return _BASE_OF_PAST.get(verb) or _S_FORMS[verb]
     if re.search(r"(?:ss|sh|ch|x|zz)es$", verb):

@@ -1,4 +1,4 @@
-"""How a question describes something that has to be looked up: regular expressions over the masked question.
+"""Patterns by which a question describes something to look up: regular expressions over the masked question.
 
 Masked are names: quoted titles, `#k`, and runs of capitalised words with small words between them.
 """
@@ -21,14 +21,14 @@ from trailforge.small_model.splitting.words import (
 )
 
 MASK = "ꙮ"
-"""Stands for every letter of a name: a word character that no question holds."""
+"""The letter that stands for every character of a name: a word character that no question holds."""
 
 WORD = re.compile(r"#\d+|[^\W_][\w.&/-]*(?:['’](?!s\b)\w+)*")
 _QUOTED = re.compile(r"\"[^\"]+\"|“[^”]+”|(?<!\w)'[^']+'(?!\w)")
 
 
 def mask_names(question: str) -> str:
-    """The question with every character of a name, a quoted title or a `#k` replaced by one letter: same length."""
+    """Replace every character of a name, a quoted title or a `#k` by one letter; the length stays the same."""
     masked = list(question)
     for start, end in _name_runs(question):
         masked[start:end] = MASK * (end - start)
@@ -86,7 +86,7 @@ def _next_of_name(question: str, words: list[re.Match[str]], last: int) -> int |
 Kind = Literal[
     "subject_relative", "object_relative", "whose", "participle", "possessive", "compound", "of", "infinitive", "place"
 ]
-"""How a span describes what it stands for."""
+"""The way in which a span describes what it stands for."""
 RELATIVE_KINDS: tuple[Kind, ...] = ("subject_relative", "object_relative", "whose")
 
 
@@ -126,7 +126,7 @@ STRANDED = re.compile(rf"(?:^| ){_PREP}$", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A way to describe, its weight, and the whole stretch that it looks like."""
+    """A way to describe something, its weight, and the whole stretch that it matches."""
 
     kind: Kind
     weight: float

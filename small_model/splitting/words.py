@@ -1,4 +1,4 @@
-"""Word lists of the rules: what is grammar, what describes, what says too little."""
+"""Word lists of the rules: words of grammar, words that describe, and words that say too little."""
 
 from trailforge.retrieval.english import WIDE_PREPOSITIONS
 
@@ -53,7 +53,7 @@ PERSON_BARE = {"person", "people", "individual", "man", "woman", "men", "women",
 TITLE_GLUE = {"of", "the", "and", "de", "la", "le", "du", "von", "van", "der", "den", "di", "da", "del", "al", "&"}
 LOOSE_GLUE = {"in", "on", "for", "to", "a", "an", "at", "with", "from", "by", "my", "your"}
 FOREIGN_ARTICLES = {"La", "Le", "Les", "El", "Los", "Las", "Il", "Der", "Das"}
-"""Before a small letter they begin a title: La traviata."""
+"""Articles of other languages; before a small letter they begin a title: La traviata."""
 SENTENCE_STARTERS = set(
     f"{DETERMINERS} {AUXILIARIES} {PREPOSITIONS} {_QUESTION_WORDS} {_OTHER_FUNCTION_WORDS} these those".split()
 )
@@ -64,5 +64,5 @@ PERSON_NOUNS = set(_PEOPLE.split())
 PLACE_NOUNS = set(_PLACES.split())
 RELATIONAL = (PERSON_NOUNS | PLACE_NOUNS | set(_WORKS_AND_GROUPS.split())) - LIGHT
 STOOD_ON = set("island isle peninsula continent planet moon street road coast shore".split())
-"""Places that one is on rather than in."""
+"""Nouns of places that one is on rather than in."""
 SITUATED = {"located", "situated", "found", "based", "called"}

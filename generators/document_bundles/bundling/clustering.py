@@ -38,23 +38,24 @@ _OTHER_PARTS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
-    """Documents in the order in which they are bundled, and the parts in which that is done."""
+    """The documents in the order in which they are bundled, and the parts in which that is done."""
 
     documents: Documents
     order: np.ndarray
-    """(n,): which of the given rows each of them is."""
+    """Which of the given rows each document is, shape (n,)."""
     parts: tuple[Group, ...]
-    """Rows of `documents`, each in one part."""
+    """The parts: rows of `documents`, each of which is in one part."""
     seed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartBundles:
-    """What became of a part, in rows of the part."""
+    """The bundles and leftovers of one part, as rows of that part."""
 
     bundles: tuple[Group, ...]
     rest: Group
-    """In no bundle; may still find one among the rest of other parts, or room in their bundles."""
+    """Rows that are in no bundle. They may still find one among the leftovers of other parts, or room in their
+    bundles."""
 
 
 def plan(
@@ -68,7 +69,7 @@ def plan(
     sketches: np.ndarray | None = None,
     papers: Sequence[bool] | None = None,
 ) -> ClusterPlan:
-    """The documents in their order, and in parts when `config.method` is `partitioned`; else all are one part.
+    """Order the documents, and divide them into parts when `config.method` is `partitioned`; else all are one part.
 
     `vectors`: (n, d), any length; `sources`: n names; `published`: n ISO 8601 dates, None where unknown, for
     `config.window_days`; `archives`: for `config.is_centred`, by default the sources; `names`: of each document, with
@@ -103,14 +104,14 @@ def plan(
 
 
 def bundle_part(documents: Documents, config: BundleConfig, seed: int) -> PartBundles:
-    """The bundles of one part, which no other part has a say in: what a worker does."""
+    """Bundle one part, which no other part influences; this is what a worker does."""
     with one_thread(*_MODULES[_method(config)]):
         bundles, rest = complete(documents, _groups(documents, config, seed), config)
     return PartBundles(bundles=tuple(bundles), rest=rest)
 
 
 def join(plan: ClusterPlan, done: Sequence[PartBundles], config: BundleConfig) -> Bundling:
-    """The bundles of all parts, after what is left over in any of them had another chance; in given rows.
+    """Join the bundles of all parts, after the leftovers had another chance; rows count as they were given to `plan`.
 
     `done`: what `bundle_part` made of each part of the plan, in the plan's order. The second chance is among all
     documents, or in other parts, with their bundles, when that would be too many pairs.

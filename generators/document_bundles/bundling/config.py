@@ -1,4 +1,4 @@
-"""What a bundling is asked for, and what it answers."""
+"""Configuration and result of bundling documents."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Method = Literal["recipe", "hdbscan", "greedy", "partitioned"]
 Reduction = Literal["umap", "pca", "none"]
 LeftoverReason = Literal["alone", "single_source", "other_time", "no_shared_name", "copy", "other_matter"]
 Group: TypeAlias = list[int]
-"""Rows that belong together."""
+"""Rows of documents that belong together."""
 
 PACKAGES = ("faiss", "matplotlib", "sklearn", "threadpoolctl", "umap")
-"""Modules of extras that bundling imports."""
+"""The modules of optional packages that bundling imports."""
 LARGEST = 4
-"""Documents in a bundle at most, as in the paper; at least two, from at least two sources."""
+"""Most documents in a bundle, as in the paper; a bundle has at least two, from at least two sources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,19 +25,21 @@ class BundleConfig:
     """How documents are bundled. The defaults scale to any number; `method: recipe` is the paper's."""
 
     method: Method = "partitioned"
-    """`recipe` (R-Search): themes by Ward's agglomerative clustering of reduced vectors, cut by k-means until they are
-    small enough. `hdbscan`: themes by HDBSCAN instead, as in the code that was released with the paper. `greedy`: the
-    nearest documents of different sources first. `partitioned`: `within` in each part of a coarse partition."""
+    """How documents are grouped. `recipe` (R-Search): themes by Ward's agglomerative clustering of reduced vectors, cut
+    by k-means until they are small enough. `hdbscan`: themes by HDBSCAN instead, as in the code that was released with
+    the paper. `greedy`: the nearest documents of different sources first. `partitioned`: `within` in each part of a
+    coarse partition."""
     within: Literal["recipe", "greedy"] = "greedy"
-    """What `partitioned` does in a part."""
+    """The method that `partitioned` uses within a part."""
     reduction: Reduction = "umap"
-    """Before `recipe` and `hdbscan`. In parts of a partition `pca` takes a hundredth of UMAP's time."""
+    """How vectors are reduced before `recipe` and `hdbscan`. In parts of a partition `pca` takes a hundredth of UMAP's
+    time."""
     dimensions: int = 50
-    """After the reduction."""
+    """Number of dimensions of the vectors after the reduction."""
     theme_size: int = 100
-    """Documents to a theme, on average, before k-means cuts it."""
+    """Number of documents in a theme, on average, before k-means cuts it."""
     part_size: int = 1000
-    """Documents to a part, on average. One of more than twice as many is cut again."""
+    """Number of documents in a part, on average. A part of more than twice as many is cut again."""
     min_cosine: float = 0.4
     """In a bundle each document's mean cosine to the others reaches this; else it would be there for its source alone.
     0 asks for next to nothing. Depends on the encoder: with MiniLM the median of all pairs of 3,594 articles and
@@ -50,27 +52,31 @@ class BundleConfig:
     names of ln(documents / documents with it) reaches this. A name that stands twice, outside of lists of names, counts
     in full, else half. 0: no matter which names."""
     max_name_share: float = 0.1
-    """A name in a larger share of the documents joins nothing; in ten documents it always may."""
+    """Largest share of documents that a joining name stands in, although in ten documents a name always may stand."""
     source_name_share: float = 1.0
-    """A name in a larger share of a source's documents, of eight or more, is its own, its place or who speaks for it,
+    """A name in a larger share of a source's documents, of eight or more, is its own, its place or its speaker,
     and joins none of them: two offices of one state have the state in common whatever they tell. 1: such names join."""
     min_retold: float = 0.0
     """In a bundle of news each document tells of one matter with another: words of the titles, by rarity, figures and
     names, or the days say so (`measures.worth_of_pair`: `retold`). What shares a subject alone does not; papers may.
     Bundles are parted by it when they are made; what is left of one is held against `min_cosine` again."""
     few_share: float = 0.01
-    """Bundles are ranked: of a name in no larger share of the documents, and in ten always, few tell (`measures`)."""
+    """Largest share of documents that have a rare name, for the ranking of bundles; in ten documents a name is always
+    rare (`measures`)."""
     few_weight: float = 2.0
-    """How much more a fact about such a name counts."""
+    """How much more a fact about a rare name counts when bundles are ranked."""
     figure_weight: float = 8.0
-    """Bundles are ranked: how much a kind of figures counts that one document has several of and the other tells which
-    is meant, or that both have of one thing (`measures.count_figures`). 0: such figures are not looked for."""
+    """How much a kind of figures counts in the ranking of bundles, where one document has several of the kind and the
+    other tells which is meant, or where both have one of the same thing (`measures.count_figures`). 0: such figures are
+    not looked for."""
     event_days: int = 2
-    """Bundles are ranked: how far apart the news of one event are dated."""
+    """Most days between news that may report one event, for the ranking of bundles."""
     window_days: int = 0
-    """No two documents of a bundle are dated further apart; 0: no matter when. Those without a date go with any."""
+    """Most days between the dates of two documents of a bundle; 0: dates do not matter. Documents without a date go
+    with any."""
     papers_window_days: int = 0
-    """For papers among themselves, whose next conference on a subject is a year away; 0: `window_days`, as for all."""
+    """`window_days` for papers among each other, whose next conference on a subject is a year away; 0: the same as for
+    all."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for sizes of which nothing can be made."""
@@ -94,26 +100,26 @@ class BundleConfig:
                 raise InvalidInput(f"expected 0 or more days, found {getattr(self, name)}", field=name)
 
     def window_of(self, *, is_paper: bool) -> float:
-        """Days within which others of its kind may be dated; infinite when that does not matter."""
+        """Return the days within which others of its kind may be dated; infinite when dates do not matter."""
         return (self.papers_window_days if is_paper else 0) or self.window_days or math.inf
 
 
 class Leftover(NamedTuple):
-    """A document that is in no bundle."""
+    """A document that is in no bundle, and why."""
 
     index: int
     reason: LeftoverReason
-    """Of the documents of its part that are left and near it: `single_source`: one of its own source would do but for
-    that; `other_time`: one of another source would, but for the window; `no_shared_name`: of another source, in the
-    window, but they share no names; `copy`: one that has all of this holds the same text; `alone`: none is near.
-    `other_matter`: those that it was with tell of another one."""
+    """Why the document is in no bundle, judged by the leftovers of its part that are near it: `single_source`: one of
+    its own source would do but for that; `other_time`: one of another source would, but for the window;
+    `no_shared_name`: of another source, in the window, but they share no names; `copy`: one that has all of this holds
+    the same text; `alone`: none is near. `other_matter`: those that it was with tell of another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundling:
-    """Each of n documents, by its row, in exactly one place."""
+    """The result of bundling: each of n documents, by its row, is in exactly one place."""
 
     bundles: tuple[tuple[int, ...], ...]
-    """Rows in ascending order; the bundles by their first row."""
+    """The bundles: rows in ascending order, and the bundles by their first row."""
     leftovers: tuple[Leftover, ...]
-    """By row."""
+    """The documents in no bundle, by row."""

@@ -1,4 +1,4 @@
-"""Which documents are worth bundling: long enough, in a language we ask in, text and not markup or tables.
+"""Judge which documents are worth bundling: long enough, in a language we ask in, text and not markup or tables.
 
 Like `filters/`, a check answers with a `Verdict` and drops nothing.
 """
@@ -39,23 +39,24 @@ _JUNK_BEGINNING = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentConfig:
-    """What is asked of a document's cleaned text (its title is not counted)."""
+    """Limits on a document's cleaned text; its title is not counted."""
 
     min_words: int = 50
-    """Below, a text holds hardly a fact that a question could need; an arXiv abstract has 100 to 250."""
+    """Fewest words of a text. Below, it holds hardly a fact that a question could need; an arXiv abstract has 100 to
+    250."""
     max_words: int = 10_000
     min_characters: int = 200
     max_characters: int = 100_000
     max_markup: float = 0.1
-    """Share of characters."""
+    """Largest share of characters that are markup."""
     min_letters: float = 0.6
-    """Share of letters among the characters that are no white space; of 3,600 articles and abstracts the median has
-    0.96, the least 0.80."""
+    """Smallest share of letters among the characters that are no white space; of 3,600 articles and abstracts the
+    median has 0.96, the least 0.80."""
     languages: tuple[str, ...] = ("en",)
-    """ISO 639-1 codes, of those in `languages.COMMON_WORDS`; empty: any language."""
+    """ISO 639-1 codes of the accepted languages, of those in `languages.COMMON_WORDS`; empty: any language."""
     min_common_words: float = 0.1
-    """Least share of a language's common words. Of 1,770 English news articles all but one have 0.20 and more, of 1,830
-    abstracts full of terms all have 0.12; the one article is Latin filler with 0.04."""
+    """Smallest share of words that are among a language's common words. Of 1,770 English news articles all but one have
+    0.20 and more, of 1,830 abstracts full of terms all have 0.12; the one article is Latin filler with 0.04."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for a language that cannot be told."""
@@ -66,7 +67,7 @@ class ContentConfig:
 
 
 def judge_content(document: SourceDocument, config: ContentConfig) -> list[Verdict]:
-    """Every check's verdict on one normalised document; the first that says no gives the reason."""
+    """Return every check's verdict on one normalised document; the first that rejects it gives the reason."""
     words = words_of(document.text)
     return [
         check_short(document.text, len(words), config),
@@ -80,13 +81,13 @@ def judge_content(document: SourceDocument, config: ContentConfig) -> list[Verdi
 
 
 def check_junk(title: str, text: str) -> Verdict:
-    """A test page, a filler or a refusal and no document. Score: 1 for one."""
+    """Reject a test page, a filler or a refusal, which is no document. Score: 1 for one."""
     found = _JUNK_TITLE.fullmatch(title.strip(" .!-–—:")) or _JUNK_BEGINNING.match(text)
     return _verdict(not found, "junk", float(bool(found)), f"a page without content: {title[:60]!r}")
 
 
 def check_teasers(text: str) -> Verdict:
-    """A page of beginnings of other pages. Score: share of its lines that are cut off."""
+    """Reject a page that consists of beginnings of other pages. Score: share of its lines that are cut off."""
     lines = [line for line in text.splitlines() if line.strip()]
     cut = sum(map(_is_cut_off, lines))
     is_page = cut >= _FEWEST_TEASERS and 2 * cut >= len(lines)
@@ -99,21 +100,21 @@ def _is_cut_off(line: str) -> bool:
 
 
 def check_short(text: str, words: int, config: ContentConfig) -> Verdict:
-    """Score: words."""
+    """Reject a text with too few words. Score: number of words."""
     keep = words >= config.min_words and len(text) >= config.min_characters
     detail = f"{words} words, {len(text)} characters (at least {config.min_words}, {config.min_characters})"
     return _verdict(keep, "too_short", words, detail)
 
 
 def check_long(text: str, words: int, config: ContentConfig) -> Verdict:
-    """Score: words."""
+    """Reject a text with too many words. Score: number of words."""
     keep = words <= config.max_words and len(text) <= config.max_characters
     detail = f"{words} words, {len(text)} characters (at most {config.max_words}, {config.max_characters})"
     return _verdict(keep, "too_long", words, detail)
 
 
 def check_markup(text: str, config: ContentConfig) -> Verdict:
-    """Score: share of characters that are markup."""
+    """Reject a text with too much markup. Score: share of characters that are markup."""
     share = sum(len(found) for found in _MARKUP.findall(text)) / max(len(text), 1)
     return _verdict(
         share <= config.max_markup, "markup", share, f"{share:.0%} is markup (at most {config.max_markup:.0%})"
@@ -121,7 +122,8 @@ def check_markup(text: str, config: ContentConfig) -> Verdict:
 
 
 def check_letters(text: str, config: ContentConfig) -> Verdict:
-    """Score: share of letters among the characters that are no white space; 0 for an empty text."""
+    """Reject a text with too few letters. Score: their share of the characters that are no white space; 0 for no
+    text."""
     visible = "".join(text.split())
     share = sum(map(str.isalpha, visible)) / max(len(visible), 1)
     return _verdict(
@@ -130,7 +132,8 @@ def check_letters(text: str, config: ContentConfig) -> Verdict:
 
 
 def check_language(words: list[str], config: ContentConfig) -> Verdict:
-    """Score: share of common words of the best of the wanted languages; 1 when any language will do."""
+    """Reject a text in none of the wanted languages. Score: share of common words of the best of them; 1 for any
+    language."""
     if not config.languages:
         return _verdict(True, "other_language", 1.0, "")
     shares = common_shares(words)
@@ -169,7 +172,8 @@ COMMON_WORDS: dict[str, frozenset[str]] = {
 
 
 def common_shares(words: Iterable[str]) -> dict[str, float]:
-    """For each known language, which share of the (case-folded) words is among its most common; 0 for no words."""
+    """Return for each known language the share of the (case-folded) words that are among its most common; 0 for no
+    words."""
     counts = Counter(words)
     total = max(counts.total(), 1)
     return {code: sum(counts[word] for word in common) / total for code, common in COMMON_WORDS.items()}

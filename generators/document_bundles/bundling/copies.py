@@ -1,4 +1,5 @@
-"""Which documents share their text in part: a joint release with each office's own first lines, a report in another.
+"""Find documents that share their text in part: a joint release with each office's own first lines, a report in
+another.
 
 `duplicates` compares whole documents, by Jaccard similarity, and drops one of two; here one may hold the other beside
 much of its own, and both stay, apart: of a text that both hold no question needs both.
@@ -13,24 +14,24 @@ import numpy as np
 from trailforge.generators.document_bundles.bundling.duplicates import shingle_hashes
 
 SKETCH = 256
-"""Shingles of a document that are kept, those with the smallest hashes: 1 KB."""
+"""Number of shingles kept of a document, those with the smallest hashes: 1 KB."""
 COPIED_SHARE = 0.5
-"""Of the shorter document's shingles, that the longer one has, from which on they are copies in part. Of 62 bundles of
-press releases that were read, seven hold a joint release twice: six of them have 0.65 to 0.97; of the others one has
-0.53, all the rest 0.27 at most."""
+"""Smallest share of the shorter document's shingles that the longer one has when the two are copies in part. Of 62
+bundles of press releases that were read, seven hold a joint release twice: six of them have 0.65 to 0.97; of the others
+one has 0.53, all the rest 0.27 at most."""
 _NONE = np.uint32(2**32 - 1)
 """Where a document has fewer."""
 
 
 def sketch(text: str) -> np.ndarray:
-    """The smallest hashes of a text's shingles, ascending, shape (256,), uint32: of each set of shingles the same, and
-    of any two texts comparable (a bottom-k sketch; Broder 1997)."""
+    """Return the smallest hashes of a text's shingles, ascending, shape (256,), uint32: of each set of shingles the
+    same, and of any two texts comparable (a bottom-k sketch; Broder 1997)."""
     hashes = np.unique((shingle_hashes(text) >> np.uint64(32)).astype(np.uint32))[:SKETCH]
     return np.concatenate([hashes, np.full(SKETCH - len(hashes), _NONE)])
 
 
 def copied_share(first: np.ndarray, second: np.ndarray) -> float:
-    """The share of the shorter text's shingles that the longer one has, estimated from their sketches; 0 for no words.
+    """Estimate from two sketches the share of the shorter text's shingles that the longer one has; 0 for no words.
 
     Up to the smaller of the two largest hashes that are kept, both sketches are whole. Of two texts of 256 shingles and
     more the standard error is 0.03; of one in another ten times as long, 0.1.
@@ -43,7 +44,7 @@ def copied_share(first: np.ndarray, second: np.ndarray) -> float:
 
 
 class Copies:
-    """Which of some documents are copies in part, each pair compared once."""
+    """Tells which of some documents are copies in part, and compares each pair once."""
 
     def __init__(self, sketches: np.ndarray) -> None:
         """`sketches`: (n, 256) as by `sketch`; (n, 0) when nothing is known of the texts."""
@@ -51,7 +52,7 @@ class Copies:
         self._found: dict[tuple[int, int], bool] = {}
 
     def first_pair(self, rows: Sequence[int]) -> tuple[int, int] | None:
-        """The first two of these rows, which ascend, that are."""
+        """Return the first two of these ascending rows that are copies in part, or None."""
         pairs = ((one, other) for at, one in enumerate(rows) for other in rows[at + 1 :])
         return next((pair for pair in pairs if self._are(pair)), None) if self._sketches.shape[1] else None
 

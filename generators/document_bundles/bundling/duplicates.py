@@ -1,4 +1,4 @@
-"""Exact and near duplicates. No result depends on the order of documents.
+"""Find exact and near duplicates. No result depends on the order of documents.
 
 Exact: group by `exact_key`. Near: for each document a MinHash `signature`, and `find_near_copies` among all of them:
 documents that share a band of their signatures are compared, and a pair whose estimated similarity reaches the
@@ -23,14 +23,14 @@ from trailforge.retrieval import words_of
 from trailforge.schemas import InvalidInput
 
 Order: TypeAlias = tuple[str, str]
-"""What decides who stays, the smallest first: (date, id). See `order_of`."""
+"""A key by which the document that stays is chosen, the smallest: (date, id). See `order_of`."""
 
 SIGNATURE = 128
-"""Components of a signature. The standard error of an estimated Jaccard is at most 0.044."""
+"""Number of components of a signature. The standard error of an estimated Jaccard similarity is at most 0.044."""
 SHINGLE_WORDS = 3
 PAIRS_WITH_NEXT = 50
-"""In a band's group, in order, each document is compared with the next 50: the pairs stay linear in the group's size,
-and a chain through all of its members is among them."""
+"""Number of following documents that each document of a band's group is compared with. The pairs stay linear in the
+group's size, and a chain through all of its members is among them."""
 _BLOCK = 1024
 """Pairs that are compared at once: what is compared of them stays in the processor's cache."""
 _NO_DATE = "~"  # sorts after every digit
@@ -43,18 +43,19 @@ _ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuplicateConfig:
-    """What counts as a near duplicate: Jaccard similarity of the sets of 3-word shingles.
+    """When two documents are near duplicates, by the Jaccard similarity of their sets of 3-word shingles.
 
     Where a share c of the words is changed at random, the similarity is about (1-c)³ / (2-(1-c)³): 0.75 for 5 %, 0.57
     for 10 %, 0.34 for 20 %.
     """
 
     threshold: float = 0.5
-    """Half of the shingles: two reports of the same agency text, or two versions of one report. Lower than usual for
-    pre-training corpora: a bundle with two versions of a text cannot make a question that needs both."""
+    """Smallest similarity of near duplicates. The default is half of the shingles: two reports of the same agency text,
+    or two versions of one report. Lower than usual for pre-training corpora: a bundle with two versions of a text
+    cannot make a question that needs both."""
     rows: int = 4
-    """Components in a band; 32 bands of 4 find a pair of similarity s with 1-(1-s⁴)³²: 0.87 at 0.5, 0.99 at 0.6,
-    1.00 at 0.75. (16 bands of 8 would find 0.95 at 0.8.)"""
+    """Number of components in a band; 32 bands of 4 find a pair of similarity s with 1-(1-s⁴)³²: 0.87 at 0.5, 0.99 at
+    0.6, 1.00 at 0.75. (16 bands of 8 would find 0.95 at 0.8.)"""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` when bands would not fill the signature."""
@@ -63,13 +64,15 @@ class DuplicateConfig:
 
 
 def exact_key(title: str, text: str) -> bytes:
-    """16 bytes, the same for documents whose words are the same, whatever their case, punctuation and spacing."""
+    """Return 16 bytes that are the same for documents with the same words, whatever their case, punctuation and
+    spacing."""
     words = " ".join(words_of(f"{title} {text}"))
     return hashlib.blake2b(_encoded(words), digest_size=16).digest()
 
 
 def shingle_hashes(text: str) -> np.ndarray:
-    """Hashes of all runs of three words, in order, uint64; of fewer than three words a hash of them together."""
+    """Return the hashes of all runs of three words, in order, uint64; for fewer than three words one hash of them
+    together."""
     if not (words := words_of(text)):
         return np.empty(0, np.uint64)
     hashed = np.fromiter((crc32(word) for word in _encoded(" ".join(words)).split(b" ")), np.uint64, len(words))
@@ -81,7 +84,8 @@ def shingle_hashes(text: str) -> np.ndarray:
 
 
 def signature(text: str) -> np.ndarray:
-    """MinHash of a text's shingles, shape (128,), uint64; that of a text without words is not to be compared."""
+    """Return the MinHash of a text's shingles, shape (128,), uint64; that of a text without words must not be
+    compared."""
     hashes = np.append(np.sort(shingle_hashes(text)), _EMPTY)
     first = np.searchsorted(hashes[:-1], _BIN_STARTS)  # of each bin its smallest hash, or that of the next filled bin
     values = hashes[first]
@@ -95,7 +99,8 @@ def signature(text: str) -> np.ndarray:
 
 
 def order_of(published: str | None, document_id: str) -> Order:
-    """The earliest document is kept, of several the one with the smallest id; those without a date come last."""
+    """Return the key by which the earliest document is kept, then the smallest id; documents without a date come
+    last."""
     return (published or _NO_DATE, document_id)
 
 
@@ -104,11 +109,11 @@ def find_near_copies(
     config: DuplicateConfig,
     shown: Callable[[float], object] = lambda share: None,
 ) -> dict[str, str]:
-    """For each document to drop its id and that of the kept twin: the smallest of its component.
+    """Return the id of each document to drop with that of the twin that is kept: the smallest of its component.
 
     Twins of twins are one component, so a dropped document need not itself be similar to the one that is kept. Texts
-    without words are nobody's twins. Memory: 1.2 KB a document, whatever they share. `shown` gets the share that is
-    done, from 0 to 1, now and then.
+    without words have no twins. Memory: 1.2 KB a document, whatever they share. `shown` gets the share that is done,
+    from 0 to 1, now and then.
     """
     documents = sorted(order for order, values in signatures.items() if values[0] != _EMPTY)
     if not documents:

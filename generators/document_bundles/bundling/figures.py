@@ -1,7 +1,7 @@
 """Figures of a document by the name that they stand beside: what a question can choose among, and what it can compare.
 
-Whoever reads a document that has one sum has the answer to whatever leads to a sum. Where it has several, only what
-another document tells of one of their names says which is meant (`choices`). Where each of two documents has sums
+A reader of a document that has one sum has the answer to any question that leads to a sum. Where it has several, only
+what another document tells of one of their names says which is meant (`choices`). Where each of two documents has sums
 beside one name, neither says alone which is the larger (`comparisons`). All is told by rule: a figure belongs to the
 name that stands in its sentence, and of several figures there the nearest does.
 """
@@ -29,18 +29,18 @@ _NO_SIDES = frozenset({"dates"})
 
 
 class Figure(NamedTuple):
-    """A figure of a sentence."""
+    """A figure that a sentence states."""
 
     kind: str
-    """`sums`, `shares`, `dates`, or the things that are counted."""
+    """The kind of figure: `sums`, `shares`, `dates`, or the things that are counted."""
     at: int
-    """Where it begins."""
+    """Position in the sentence at which the figure begins."""
     text: str
-    """Case-folded; of a count its number and what is counted."""
+    """The figure's text, case-folded; for a count its number and what is counted."""
 
 
 class FigureChoice(NamedTuple):
-    """Of several figures of a document the one that stands beside a name."""
+    """One of several figures of a document: the one that stands beside a name."""
 
     name: str
     kind: str
@@ -49,7 +49,7 @@ class FigureChoice(NamedTuple):
 
 
 class FigureSides(NamedTuple):
-    """Figures of one kind that two documents have beside one name, each its own."""
+    """Figures of one kind that two documents have beside one name, where each has its own."""
 
     name: str
     kind: str
@@ -58,7 +58,8 @@ class FigureSides(NamedTuple):
 
 
 def figures_of(sentence: str) -> list[Figure]:
-    """Sums, shares, dates and counts of things. A number after a capital counts nothing: Section 4, Table 2, H.R. 4."""
+    """Return the sums, shares, dates and counts of things in a sentence. A number after a capital counts nothing:
+    Section 4, Table 2, H.R. 4."""
     found: list[Figure] = []
     for kind, pattern in _KINDS:
         found += [
@@ -82,26 +83,26 @@ def _is_label(sentence: str, at: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ToldFigures:
-    """A document's figures, in its sentences."""
+    """A document's figures, in the sentences that state them."""
 
     title: frozenset[str]
-    """The words of its title."""
+    """The words of the document's title."""
     sentences: tuple[tuple[str, tuple[Figure, ...]], ...]
-    """Those with figures, case-folded; each line of a list is one."""
+    """The sentences that have figures, case-folded; each line of a list is a sentence."""
 
     @classmethod
     def of(cls, title: str, text: str) -> ToldFigures:
-        """Of a document's title and text."""
+        """Collect the figures of a document's title and text."""
         lines = (line for sentence in split_sentences(text) for line in sentence.split("\n"))
         told = ((line.casefold(), tuple(figures_of(line))) for line in lines)
         return cls(frozenset(words_of(title)), tuple(each for each in told if each[1]))
 
     def all(self) -> frozenset[str]:
-        """Each once."""
+        """All figures of the document, each once."""
         return frozenset(figure.text for _, figures in self.sentences for figure in figures)
 
     def beside(self, name: str) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-        """By kind the figures beside a name, and those that stand elsewhere."""
+        """Return, by kind, the figures that stand beside a name, and those that stand elsewhere."""
         near: defaultdict[str, set[str]] = defaultdict(set)
         others: defaultdict[str, set[str]] = defaultdict(set)
         pattern = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
@@ -122,9 +123,9 @@ def _nearest(figures: Sequence[Figure], at: int) -> Figure:
 
 
 def choices(first: ToldFigures, second: ToldFigures, names: Iterable[str]) -> list[FigureChoice]:
-    """Figures of the second document beside names that both have, where it has others of the kind, elsewhere.
+    """Return figures of the second document beside names that both have, where it has others of the kind elsewhere.
 
-    Not of a name of its title: of what a document is about, it says all.
+    Names of its title are left out: a document says all about its own subject.
     """
     known, found = first.all(), list[FigureChoice]()
     for name in names:
@@ -138,7 +139,8 @@ def choices(first: ToldFigures, second: ToldFigures, names: Iterable[str]) -> li
 
 
 def comparisons(first: ToldFigures, second: ToldFigures, names: Iterable[str]) -> list[FigureSides]:
-    """Figures of one kind that each of the documents has beside a name of both, and the other has not."""
+    """Return figures of one kind that each document has beside a name of both, and that the other document does not
+    have."""
     ours, theirs, found = first.all(), second.all(), list[FigureSides]()
     for name in names:
         (one, _), (other, _) = first.beside(name), second.beside(name)

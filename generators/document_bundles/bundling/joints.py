@@ -1,4 +1,4 @@
-"""What two documents tell of a name that both have: the joints at which a question leads from one to the other.
+"""Find what two documents tell of a name that both have: the joints at which a question leads from one to the other.
 
 A question calls a thing by what one document says of it, and asks for what the other one says. So a joint is a name
 with a sentence of each document that has it and says what the other document does not: figures, and words with a
@@ -24,27 +24,27 @@ class Joint(NamedTuple):
     """A name of two documents, with what each of them tells of it and the other does not."""
 
     weight: int
-    """How many figures and words with a capital the poorer of the two sentences has for itself."""
+    """Number of figures and words with a capital that the poorer of the two sentences has for itself."""
     name: str
-    """Case-folded."""
+    """The name that both documents have, case-folded."""
     first: str
-    """A sentence of the first document."""
+    """The sentence of the first document about the name."""
     second: str
-    """A sentence of the second document."""
+    """The sentence of the second document about the name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToldNames:
-    """A document as it is looked through for what it tells of names."""
+    """A document prepared for finding what it tells of names."""
 
     sentences: tuple[tuple[str, str, frozenset[str]], ...]
-    """Each as it stands, case-folded, and the words of its marked ones."""
+    """The sentences as they stand, each with its case-folded text and with its marked words."""
     words: frozenset[str]
-    """Of the whole, its title included."""
+    """The words of the whole document, including its title."""
 
     @classmethod
     def of(cls, title: str, text: str) -> ToldNames:
-        """Of a document's title and text."""
+        """Prepare a document's title and text."""
         told = tuple(
             (
                 shown := " ".join(sentence.split()),
@@ -56,7 +56,8 @@ class ToldNames:
         return cls(told, frozenset(words_of(f"{title} {text}")))
 
     def best(self, name: str, other: ToldNames) -> tuple[int, str]:
-        """How many marked words the sentence around a name has that the other document lacks, and that sentence.
+        """Return the largest number of marked words that a sentence around a name has and the other document lacks, and
+        that sentence.
 
         Of equals the earlier one; 0 and nothing where there is none. The words of the name are not counted.
         """
@@ -71,7 +72,7 @@ class ToldNames:
 
 
 def joints(first: ToldNames, second: ToldNames, names: Iterable[str]) -> list[Joint]:
-    """A joint for each name of which both documents tell something of their own, in the order of the names."""
+    """Return a joint for each name of which both documents tell something of their own, in the order of the names."""
     found = ((name, first.best(name, second), second.best(name, first)) for name in names)
     return [
         Joint(min(one, other), name, told, answered) for name, (one, told), (other, answered) in found if one and other

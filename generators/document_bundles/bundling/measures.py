@@ -1,4 +1,4 @@
-"""What is measured of documents by their words and vectors: how a bundle holds together, its theme, what can be asked.
+"""Measure documents by their words and vectors: how a bundle holds together, its theme, what can be asked.
 
 A question over two documents starts from what both name, and asks for what only one of them says of it. Two reports of
 one event that each say all of it carry no such question, however near they are; two on one programme or person, each
@@ -36,7 +36,7 @@ _OF_MANY = 0.5
 
 
 def cohesion(vectors: np.ndarray) -> float:
-    """Mean cosine over all pairs of a bundle's vectors, shape (k, d), k at least 2, length 1."""
+    """Return the mean cosine over all pairs of a bundle's vectors, shape (k, d), k at least 2, length 1."""
     count = len(vectors)
     total = vectors.sum(axis=0, dtype=np.float64)
     own = np.einsum("kd,kd->", vectors, vectors, dtype=np.float64)
@@ -44,17 +44,17 @@ def cohesion(vectors: np.ndarray) -> float:
 
 
 def size_counts(bundling: Bundling) -> dict[int, int]:
-    """How many bundles have two, three and four documents."""
+    """Count the bundles with two, three and four documents."""
     return dict(sorted(Counter(map(len, bundling.bundles)).items()))
 
 
 def word_frequencies(texts: Iterable[str]) -> Counter[str]:
-    """In how many of the texts each word stands; counters of parts add up."""
+    """Count in how many of the texts each word stands; counters of parts add up."""
     return Counter(word for text in texts for word in set(words_of(text)))
 
 
 def theme_words(texts: Sequence[str], frequencies: Mapping[str, int], documents: int, count: int = 5) -> list[str]:
-    """Words that the bundle's texts share and others rarely have, the most telling first: a class-based tf-idf.
+    """Return words that the bundle's texts share and others rarely have, the most telling first: a class-based tf-idf.
 
     The bundle is one class. A word of at least two of its texts weighs its mean share of a text's words, times the
     share of the texts that have it, times ln(`documents` / its document frequency). `frequencies`: of all documents,
@@ -77,25 +77,26 @@ def _is_specific(word: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ToldFacts:
-    """A document as it is looked through for facts."""
+    """A document prepared for finding facts."""
 
     sentences: tuple[frozenset[str], ...]
-    """The words of each."""
+    """The words of each sentence."""
     words: frozenset[str]
-    """Of the whole, its title included."""
+    """The words of the whole document, including its title."""
     title: frozenset[str]
-    """The words of its title."""
+    """The words of the document's title."""
     figures: ToldFigures
 
     @classmethod
     def of(cls, title: str, text: str) -> ToldFacts:
-        """Of a document's title and text."""
+        """Prepare a document's title and text."""
         sentences = tuple(frozenset(words_of(sentence)) for sentence in split_sentences(text))
         head = frozenset(words_of(title))
         return cls(sentences, head.union(*sentences), head, ToldFigures.of(title, text))
 
     def own(self, other: ToldFacts, shared: Sequence[Collection[str]], names: Collection[str]) -> int:
-        """Sentences on something that both name, with a figure or a word of a name that the other lacks, 8 at most.
+        """Count the sentences on something that both documents name, with a figure or a word of a name that the other
+        lacks, 8 at most.
 
         `shared`: the words of each name that both have; `names`: all words of names, of any document.
         """
@@ -108,7 +109,7 @@ class ToldFacts:
         return min(_MOST_FACTS, sum(1 for _ in told))
 
     def details(self, names: Collection[str]) -> frozenset[str]:
-        """Its figures and words of names."""
+        """Return the document's figures and its words of names."""
         return frozenset(word for word in self.words if word in names or _FIGURE.search(word))
 
 
@@ -117,15 +118,16 @@ class AllDocuments:
     """What is known of all documents when pairs of them are ranked."""
 
     name_words: Collection[str]
-    """Of all names."""
+    """The words of all names."""
     few: Collection[str]
-    """The names that few documents have: see `BundleConfig.few_share`."""
+    """The names that few documents have; see `BundleConfig.few_share`."""
     documents: int
     frequencies: Mapping[str, int]
-    """In how many texts each word stands."""
+    """Number of texts in which each word stands."""
 
     def shared_part(self, first: Collection[str], second: Collection[str]) -> float:
-        """Of the words of the one that has less the share that the other has, too, each by ln(documents / with it)."""
+        """Return the share of the words of the smaller collection that the other has too, each weighed by ln(documents
+        / with it)."""
         least = min(self._weight(first), self._weight(second))
         return self._weight(set(first) & set(second)) / least if least else 0.0
 
@@ -137,37 +139,37 @@ class PairFacts(NamedTuple):
     """What is known of two documents before their sentences are read."""
 
     shared: Sequence[str]
-    """The names that both have."""
+    """The names that both documents have."""
     cosine: float
-    """Of their vectors as embedded."""
+    """The cosine of the two documents' vectors as embedded."""
     is_of_one_day: bool
     """Whether they are news dated as near as reports of one event are (`BundleConfig.event_days`)."""
 
 
 class PairWorth(NamedTuple):
-    """What can be asked about two documents."""
+    """How much can be asked about two documents."""
 
     worth: float
-    """By which bundles are ranked: (`askable` + `few_weight` x the same of names that few have + `figure_weight` x
-    `count_figures`) x (1 - `retold`)."""
+    """The number by which bundles are ranked: (`askable` + `few_weight` x the same of names that few have +
+    `figure_weight` x `count_figures`) x (1 - `retold`)."""
     askable: int
-    """The facts of its own that the document tells which has fewer of them, 8 at most."""
+    """Number of facts of its own that the document tells which has fewer of them, 8 at most."""
     retold: float
-    """0 to 1: near 1 for two reports of one event."""
+    """How far two documents retell each other, from 0 to 1: near 1 for two reports of one event."""
 
 
 def worth_of_pair(
     first: ToldFacts, second: ToldFacts, known: PairFacts, archive: AllDocuments, config: BundleConfig
 ) -> PairWorth:
-    """How much two documents at a middle distance carry.
+    """Measure how much can be asked about two documents at a middle distance.
 
     A question leads from one document to the other over what both name, to what only one tells of it. Such facts count
     where each of the two has some, and more so about what few documents name: of a war, a vote or a death that scores
     of offices comment on in a day, no two comments need each other. Figures count most, which only the other document
-    tells how to choose among, or which both have of one thing: a single figure is given away by whoever has it. Nor do
-    two reports of one event need each other. That they are, the words of their titles say, by rarity; or the figures
-    and names of the shorter one, when the other has more than half of them; or their vectors, when they are of one day
-    and their cosine is above 0.5.
+    tells how to choose among, or which both have of one thing: a single figure is given away by the document that has
+    it. Nor do two reports of one event need each other. That they are, the words of their titles say, by rarity; or the
+    figures and names of the shorter one, when the other has more than half of them; or their vectors, when they are of
+    one day and their cosine is above 0.5.
     """
 
     def least_own(names: Iterable[str]) -> int:
@@ -189,7 +191,8 @@ def worth_of_pair(
 
 
 def count_figures(first: ToldFacts, second: ToldFacts, shared: Sequence[str], archive: AllDocuments) -> float:
-    """Kinds of figures that both documents are needed for, 4 at most: to choose among them, or to compare them.
+    """Count the kinds of figures that both documents are needed for, 4 at most: to choose among them, or to compare
+    them.
 
     A kind beside a name that many have counts half. To choose, the one document has to tell something of the name that
     the other, which has the figures, does not.
@@ -217,7 +220,7 @@ def part_by_matter(
     vectors: np.ndarray,
     config: BundleConfig,
 ) -> Bundling:
-    """Bundles whose news each tell of one matter with another of theirs; what is parted off is left over.
+    """Keep in each bundle the news that tell of one matter with another news there; what is parted off is left over.
 
     `worths`: of each pair of each bundle, by its rows. Their `retold` has to reach `min_retold`: two that share a
     subject and its names, and neither words of their titles nor figures nor the days, are about two matters. Papers of

@@ -1,4 +1,4 @@
-"""Bundles out of units of one source: the nearest are merged first. Bundles from single documents are made so, and
+"""Make bundles out of units of one source by merging the nearest first. Bundles from single documents are made so, and
 what a clustering leaves unfinished is mended so."""
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _NEIGHBOURS = 10
 
 
 def greedy_groups(documents: Documents, config: BundleConfig) -> list[Group]:
-    """Every document for itself at first, then merged; what found no partner is a group of one."""
+    """Group documents, at first each by itself, by merging; a document that found no partner is a group of one."""
     units = Units(documents, ([row] for row in range(len(documents.vectors))), config)
     merge_nearest(units, config)
     return list(units.members.values())
 
 
 def complete(documents: Documents, groups: list[Group], config: BundleConfig) -> tuple[list[Group], Group]:
-    """Bundles of these groups of at most four, and the rows that could not be bundled.
+    """Complete groups of at most four to bundles; return these and the rows that could not be bundled.
 
     Documents that may not be together are parted. A group of one source takes in the nearest document of another, first
     one that is in no bundle, then one that its bundle can spare. A full group gives its outermost document away for
@@ -60,7 +60,7 @@ def complete(documents: Documents, groups: list[Group], config: BundleConfig) ->
 
 
 def explain(documents: Documents, rest: Group, config: BundleConfig) -> list[Leftover]:
-    """Why each of these rows is in no bundle, among these rows alone."""
+    """Explain why each of these rows is in no bundle, among these rows alone."""
     left = documents.take(rest)
     shared = SharedNames(left, config.min_shared).between(np.arange(len(rest)), np.arange(len(rest)))
     days = Units(left, ([place] for place in range(len(rest))), config).day_spans()
@@ -100,7 +100,8 @@ def merge_nearest(units: Units, config: BundleConfig) -> None:
 
 
 def take_nearest(units: Units, config: BundleConfig) -> bool:
-    """Units of one source take a document of another from bundles that stay bundles without; whether any did."""
+    """Let units of one source take a document of another from bundles that stay bundles without it; return whether any
+    did."""
     taken = False
     while offers := _offers(units, config):
         accepted = 0

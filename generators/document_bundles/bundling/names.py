@@ -1,4 +1,5 @@
-"""The names that join documents: each once, however it is written, none that joins nothing, and how much each says.
+"""Find the names that join documents: each once, however it is written, none that joins nothing, and how much each
+says.
 
 Reports of legislatures, offices and courts name who speaks with party and state, and address each other; these are no
 names of what they report.
@@ -58,10 +59,10 @@ _PEOPLE = re.compile(r".+(?:ian|ican)s")
 
 
 def joining_names(documents: Sequence[Sequence[Name]]) -> list[list[Name]]:
-    """The names of each document that may join it to others, with variants of one made one.
+    """Return the names of each document that may join it to others, with variants of a name made one.
 
-    A state's abbreviation is the state, the members of a people are that people, who is named with an office is named
-    without, where texts have that name ("Attorney General Pam Bondi", "Pam Bondi"); party tags, offices and degrees
+    A state's abbreviation is the state, the members of a people are that people, a person named with an office is named
+    without it, where texts have that name ("Attorney General Pam Bondi", "Pam Bondi"); party tags, offices and degrees
     alone and a legislature's parts are gone.
     """
     known = document_frequencies(documents)
@@ -97,12 +98,12 @@ def _merged(names: Iterable[tuple[str, Name]]) -> list[Name]:
 def name_weights(
     documents: Sequence[Sequence[Name]], config: BundleConfig, counts: CaseCounts, sources: Sequence[str] = ()
 ) -> list[dict[str, float]]:
-    """For each document the names that it may be joined by, with weights: two share the sum of the products.
+    """Return for each document the names that may join it, with weights; two documents share the sum of the products.
 
-    A weight is the root of the name's rarity, half of it where the document names it in passing. Who stands in a list
-    of names, as those who sign a letter, stands beside the others and not for what the document tells. A field's word,
-    by `counts`, joins nothing: texts on SQL speak of nothing in common. Nor does what most documents of a source name,
-    which are the source itself, its place and its people (`BundleConfig.source_name_share`).
+    A weight is the root of the name's rarity, half of it where the document names it in passing. A name in a list of
+    names, as of people who sign a letter, says little of what the document tells. A field's word, by `counts`, joins
+    nothing: texts on SQL speak of nothing in common. Nor does what most documents of a source name, which are the
+    source itself, its place and its people (`BundleConfig.source_name_share`).
     """
     own = _names_of_sources(documents, sources, config.source_name_share)
     speaking = [own[source] for source in sources] or [frozenset[str]()] * len(documents)
@@ -138,13 +139,13 @@ def _names_of_sources(
 
 
 def few_names(documents: Sequence[Sequence[Name]], config: BundleConfig) -> frozenset[str]:
-    """The keys of names that few documents have; see `BundleConfig.few_share`."""
+    """Return the keys of names that few documents have; see `BundleConfig.few_share`."""
     most = max(_ALWAYS_RARE, config.few_share * len(documents))
     return frozenset(key for key, count in document_frequencies(documents).items() if count <= most)
 
 
 def name_arrays(documents: Sequence[Mapping[str, float]]) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers and weights of the names, both of shape (documents, most names of one); see `Documents`."""
+    """Return numbers and weights of the names, both of shape (documents, most names of one); see `Documents`."""
     chosen = [sorted(names.items(), key=lambda item: (-item[1], item[0]))[:_MOST_NAMES] for names in documents]
     numbers = {name: number for number, name in enumerate(sorted({name for names in chosen for name, _ in names}))}
     shape = (len(documents), max(map(len, chosen), default=0))
@@ -156,6 +157,6 @@ def name_arrays(documents: Sequence[Mapping[str, float]]) -> tuple[np.ndarray, n
 
 
 def shared_names(first: Mapping[str, float], second: Mapping[str, float]) -> list[tuple[str, float]]:
-    """The names that both have, with what each adds, the most telling first."""
+    """Return the names that both documents have, with what each adds, the most telling first."""
     both = [(name, weight * second[name]) for name, weight in first.items() if name in second]
     return sorted(both, key=lambda item: (-item[1], item[0]))

@@ -1,4 +1,5 @@
-"""Groups as the paper makes them: reduce, find themes, cut the themes by k-means until they are small enough."""
+"""Group documents as the paper does: reduce vectors, find themes, cut the themes by k-means until they are small
+enough."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _UMAP_NEIGHBOURS = 15
 
 
 def recipe_groups(vectors: np.ndarray, config: BundleConfig, seed: int) -> list[Group]:
-    """R-Search: vectors reduced to 50 dimensions, Ward's agglomerative clustering into themes, k-means within them.
+    """Group documents as R-Search does: vectors reduced to 50 dimensions, Ward's agglomerative clustering into themes,
+    k-means within them.
 
     Groups of one to four rows. The paper gives neither linkage nor number of themes: Ward, and n / `theme_size`.
     """
@@ -29,7 +31,8 @@ def recipe_groups(vectors: np.ndarray, config: BundleConfig, seed: int) -> list[
 
 
 def hdbscan_groups(vectors: np.ndarray, config: BundleConfig, seed: int) -> list[Group]:
-    """The same with themes by HDBSCAN; what it calls noise is groups of one."""
+    """Group documents as `recipe_groups` does, but with themes by HDBSCAN; each document that it calls noise is a
+    group."""
     from sklearn.cluster import HDBSCAN
 
     if len(vectors) < LARGEST:
@@ -42,7 +45,7 @@ def hdbscan_groups(vectors: np.ndarray, config: BundleConfig, seed: int) -> list
 
 
 def reduce(vectors: np.ndarray, config: BundleConfig, seed: int) -> np.ndarray:
-    """Vectors of `dimensions`; as they are when there are too few of them for that."""
+    """Reduce vectors to `dimensions`; return them as they are when there are too few of them for that."""
     few = len(vectors) <= 2 * config.dimensions
     if config.reduction == "none" or few or config.dimensions >= vectors.shape[1]:
         return vectors
@@ -55,7 +58,7 @@ def reduce(vectors: np.ndarray, config: BundleConfig, seed: int) -> np.ndarray:
 
 
 def umap(vectors: np.ndarray, *, dimensions: int, min_dist: float, seed: int) -> np.ndarray:
-    """UMAP by cosine, in one thread; `min_dist`: how near it may put two documents."""
+    """Reduce vectors by UMAP with cosine, in one thread. `min_dist`: how near it may put two documents."""
     with warnings.catch_warnings():
         # That a seed means one thread, which is wanted; and of numba and the solver behind the initial layout.
         warnings.simplefilter("ignore")
@@ -71,7 +74,8 @@ def umap(vectors: np.ndarray, *, dimensions: int, min_dist: float, seed: int) ->
 
 
 def cut(vectors: np.ndarray, rows: Group, seed: int) -> list[Group]:
-    """The rows in groups of at most four, by k-means with a fourth as many centres, repeated in what is too large."""
+    """Cut rows into groups of at most four by k-means with a fourth as many centres, and cut again what is too
+    large."""
     if len(rows) <= LARGEST:
         return [rows]
     from sklearn.cluster import KMeans

@@ -1,4 +1,4 @@
-"""Groups of documents on their way to bundles: a coarse partition, what each group holds, how near they are."""
+"""Groups of documents that become bundles: a coarse partition, what each group holds, how near they are."""
 
 from __future__ import annotations
 
@@ -17,30 +17,32 @@ if TYPE_CHECKING:
 _BLOCK_CELLS = 2**22
 """Similarities held at once: 16 MB, and as much for the mask."""
 ROUNDING = 1e-6
-"""Of cosines of float32."""
+"""Rounding error of cosines of float32 vectors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Documents:
-    """What bundling knows of n documents."""
+    """All that bundling knows of n documents."""
 
     vectors: np.ndarray
-    """(n, d), float32, length 1."""
+    """Vectors of the documents, shape (n, d), float32, of length 1."""
     sources: np.ndarray
-    """(n,), a number for each source."""
+    """Number of each document's source, shape (n,)."""
     days: np.ndarray
-    """(n,), float: of publication, counted from any day; NaN when unknown."""
+    """Day of publication, counted from any day, shape (n,), float; NaN when unknown."""
     windows: np.ndarray
-    """(n,), float: days that others of its kind may be dated away, infinite for any; of two the shorter one counts."""
+    """Days that others of its kind may be dated away, shape (n,), float; infinite for any. Of two the shorter one
+    counts."""
     names: np.ndarray
-    """(n, k), a number for each name that the document shares with others; -1 where it has fewer."""
+    """Number of each name that the document shares with others, shape (n, k); -1 where it has fewer."""
     weights: np.ndarray
-    """(n, k), float32: of these names; two documents share the sum of the products. 0 where there is none."""
+    """Weights of these names, shape (n, k), float32; two documents share the sum of the products. 0 where there is no
+    name."""
     sketches: np.ndarray
-    """(n, 256), uint32: of the texts, by `copies.sketch`; (n, 0) when copies in part may be together."""
+    """Sketches of the texts by `copies.sketch`, shape (n, 256), uint32; (n, 0) when copies in part may be together."""
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Documents:
-        """These rows, in this order."""
+        """Return these rows as documents, in this order."""
         return Documents(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
 
 
@@ -64,7 +66,7 @@ class Units:
             self.add(group)
 
     def add(self, rows: Group) -> int:
-        """A new unit of these rows, taken out of no other; its number."""
+        """Make a new unit of these rows, which are in no other, and return its number."""
         unit, self._next = self._next, self._next + 1
         self.members[unit] = sorted(rows)
         self.unit_of[rows] = unit
@@ -72,20 +74,21 @@ class Units:
         return unit
 
     def dissolve(self, unit: int) -> Group:
-        """Forget a unit; its rows, which are to be added again."""
+        """Remove a unit and return its rows, which have to be added again."""
         del self._sums[unit]
         return self.members.pop(unit)
 
     def merge(self, first: int, second: int) -> int:
-        """One unit of two; its number."""
+        """Merge two units into one and return its number."""
         return self.add(self.dissolve(first) + self.dissolve(second))
 
     def is_bundle(self, unit: int) -> bool:
-        """Whether it has two sources, and so two documents."""
+        """Tell whether a unit has two sources, and so two documents."""
         return has_two(self.sources, self.members[unit])
 
     def may_merge(self, first: int, second: int) -> bool:
-        """Whether it gets one of them a second source, and is no larger than a bundle may be.
+        """Tell whether merging gives one of two units a second source, and makes no unit that is too large for a
+        bundle.
 
         Two bundles stay two: larger ones would be less alike, and none is in need.
         """
@@ -94,7 +97,7 @@ class Units:
         return in_need and len(rows) <= LARGEST and has_two(self.sources, rows)
 
     def outsider(self, rows: Group) -> int | None:
-        """The row that has to leave these before they may be together; None when all may stay.
+        """Return the row that has to leave before these may be together; None when all may stay.
 
         Of documents too far apart in time the first or the last, whichever is less like the others; else of two that
         share their text the same; else one that shares no names with half of the others, the least first; else the one
@@ -119,37 +122,38 @@ class Units:
         return rows[place] if links[place] < self._config.min_cosine - ROUNDING else None
 
     def may_be_together(self, rows: Group) -> bool:
-        """Whether each of these documents is near enough to the others, in meaning and in time."""
+        """Tell whether each of these documents is near enough to the others, in meaning and in time."""
         return self.outsider(sorted(rows)) is None
 
     def link(self, first: int, second: int) -> float:
-        """Mean cosine between their documents."""
+        """Return the mean cosine between the documents of two units."""
         pairs = len(self.members[first]) * len(self.members[second])
         return float(np.dot(self._sums[first], self._sums[second])) / pairs
 
     def centre(self, unit: int) -> np.ndarray:
-        """Mean vector, not of length 1: its product with a document is the mean cosine to the unit."""
+        """Return the mean vector of a unit, not of length 1: its product with a document is the mean cosine to the
+        unit."""
         return self._sums[unit] / len(self.members[unit])
 
     def unfinished(self) -> list[int]:
-        """Units of one source."""
+        """Return the units of one source."""
         return [unit for unit in self.members if not self.is_bundle(unit)]
 
     def sizes(self) -> np.ndarray:
-        """For each row how many documents its unit has."""
+        """Return for each row the number of documents in its unit."""
         sizes = np.zeros(len(self.unit_of), int)
         for rows in self.members.values():
             sizes[rows] = len(rows)
         return sizes
 
     def day_spans(self) -> np.ndarray:
-        """(n, 3): for each row the day twice, as first and as last, and its window; see `in_window`."""
+        """Return for each row its day twice, as first and as last, and its window, shape (n, 3); see `in_window`."""
         undated = np.isnan(self._days)
         ends = (np.where(undated, np.inf, self._days), np.where(undated, -np.inf, self._days))
         return np.stack([*ends, self._windows], axis=1)
 
     def spans(self) -> np.ndarray:
-        """(n, 3): for each row the first and the last day of its unit, and the shortest window there."""
+        """Return for each row the first and the last day of its unit, and the shortest window there, shape (n, 3)."""
         spans = self.day_spans()
         is_mixed = len(np.unique(self._windows)) > 1
         for rows in self.members.values():
@@ -160,26 +164,26 @@ class Units:
 
 
 class SharedNames:
-    """Which documents share names enough, by `min_shared`; all when that is 0."""
+    """Tells which documents share enough names by `min_shared`; all do when that is 0."""
 
     def __init__(self, documents: Documents, min_shared: float) -> None:
         self._names, self._weights = documents.names, documents.weights
         self._least = min_shared - ROUNDING if min_shared else 0.0
 
     def among(self, rows: Sequence[int]) -> np.ndarray:
-        """(k, k): for a few rows, each with each other; a row does not share with itself."""
+        """Compare a few rows with each other, shape (k, k); a row does not share with itself."""
         shared = self.sums(rows) >= self._least
         np.fill_diagonal(shared, False)
         return shared
 
     def sums(self, rows: Sequence[int]) -> np.ndarray:
-        """(k, k): for a few rows, each with each other, the sum over the names that both have."""
+        """Return the sum over the names that two rows share, for a few rows with each other, shape (k, k)."""
         names, weights = self._names[rows], self._weights[rows]
         same = (names[:, None, :, None] == names[None, :, None, :]) & (names >= 0)[:, None, :, None]
         return np.einsum("abij,ai,bj->ab", same, weights, weights)
 
     def between(self, first: np.ndarray, second: np.ndarray) -> Callable[[slice], np.ndarray]:
-        """For a block of the first rows a mask of shape (block, second)."""
+        """Return a function that gives, for a block of the first rows, a mask of shape (block, second)."""
         if not self._least:
             return lambda block: np.ones((len(first[block]), len(second)), bool)
         ours, theirs = self._sparse(first), self._sparse(second).T.tocsr()
@@ -195,13 +199,13 @@ class SharedNames:
 
 
 def own_links(vectors: np.ndarray) -> np.ndarray:
-    """For each of a bundle's vectors, shape (k, d), k at least 2, its mean cosine to the others."""
+    """Return for each of a bundle's vectors, shape (k, d), k at least 2, its mean cosine to the others."""
     cosines = vectors @ vectors.T
     return (cosines.sum(axis=1, dtype=np.float64) - np.diag(cosines)) / (len(vectors) - 1)
 
 
 def in_window(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Which pairs of spans, shapes (a, 3) and (b, 3), are together no longer than the shorter of their windows.
+    """Return which pairs of spans, shapes (a, 3) and (b, 3), are together no longer than the shorter of their windows.
 
     A span without dates is (inf, -inf, …) and goes with any.
     """
@@ -215,7 +219,7 @@ def in_window(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def has_two(sources: np.ndarray, rows: Sequence[int]) -> bool:
-    """Whether these rows are of two sources or more."""
+    """Tell whether these rows come from two sources or more."""
     return any(sources[row] != sources[rows[0]] for row in rows[1:])
 
 
@@ -227,7 +231,7 @@ def nearest(
     count: int,
     min_cosine: float,
 ) -> Iterator[tuple[int, int, float]]:
-    """(query, candidate, cosine) of the `count` nearest allowed candidates of each query, in no order.
+    """Yield (query, candidate, cosine) of the `count` nearest allowed candidates of each query, in no order.
 
     `allowed`: for some of the queries a mask of shape (queries, candidates).
     """
@@ -255,7 +259,8 @@ _MORE = 10
 
 
 def partition(documents: Documents, part_size: int, seed: int) -> list[Group]:
-    """Rows in parts of about `part_size`, none of more than twice as many. The documents are in a random order.
+    """Divide rows into parts of about `part_size`, none of more than twice as many. The documents are in a random
+    order.
 
     The centres are fitted on the first rows, 64 for each of them. What the documents of a source have in common is
     taken away first: else parts are sources, and a part of one source has no bundles.
@@ -267,7 +272,7 @@ def partition(documents: Documents, part_size: int, seed: int) -> list[Group]:
 
 
 def without_source(vectors: np.ndarray, sources: np.ndarray) -> np.ndarray:
-    """Vectors of length 1, shape (n, d), less the mean of their source, as if it had ten more at the origin."""
+    """Return vectors of length 1, shape (n, d), less the mean of their source as if that had ten more at the origin."""
     _, place = np.unique(sources, return_inverse=True)
     order = np.argsort(place, kind="stable")
     starts = np.flatnonzero(np.diff(place[order], prepend=-1))

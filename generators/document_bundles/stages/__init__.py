@@ -1,1 +1,1 @@
-"""The stages, each from a table of the run's folder to the next."""
+"""The stages of a run of bundles, each of which turns one table of the run's folder into the next."""

@@ -1,4 +1,4 @@
-"""Documents as they were read to documents worth bundling: cleaned, judged, each text once.
+"""Turn documents as they were read into documents worth bundling: cleaned, judged, each text once.
 
     read -> normalise -> content -> exact duplicates -> near duplicates -> write by shard
 
@@ -58,16 +58,16 @@ class Placed:
     index: int
     document: SourceDocument
     rejection: Verdict | None = None
-    """None: it stays."""
+    """Why the document is rejected; None: it stays."""
 
     @property
     def order(self) -> Order:
-        """See `order_of`."""
+        """The key by which the kept one of several copies is chosen; see `order_of`."""
         return order_of(self.document.published, self.document.id)
 
 
 Repeated: TypeAlias = Mapping[str, frozenset[str]]
-"""By source the keys of lines that are the site's."""
+"""For each source the keys of lines that belong to the site and not to its articles."""
 
 
 def clean(run: StageRun) -> None:
@@ -88,7 +88,7 @@ def clean(run: StageRun) -> None:
 
 
 def next_shards(receipts: Sequence[Receipt], suffix: str) -> tuple[Shard, ...]:
-    """Shards of the documents that stay. `suffix`: of what is to be made of them, a part of their names."""
+    """Return the shards of the documents that stay. `suffix`: a part of the names of what is made of them."""
     shards: list[Shard] = []
     first = 0
     for receipt in receipts:
@@ -257,7 +257,7 @@ _BOILERPLATE = [
 
 
 def normalise(text: str, repeated: Container[str] = frozenset()) -> str:
-    """Cleaned text: NFC, one space between words, at most one empty line, no boilerplate.
+    """Clean a text: NFC, one space between words, at most one empty line, no boilerplate.
 
     `repeated`: keys of lines to drop, of this document's source; see `repeated_lines`.
     """
@@ -272,27 +272,27 @@ def normalise(text: str, repeated: Container[str] = frozenset()) -> str:
 
 
 def normalise_document(document: SourceDocument, repeated: Container[str] = frozenset()) -> SourceDocument:
-    """The document with cleaned title and text."""
+    """Return the document with cleaned title and text."""
     return replace(document, title=one_line(document.title), text=normalise(document.text, repeated))
 
 
 def one_line(text: str) -> str:
-    """A title or line: NFC, without invisible characters, words with one space between them."""
+    """Clean a title or line: NFC, without invisible characters, with one space between words."""
     return " ".join(unicodedata.normalize("NFC", _INVISIBLE.sub("", text)).split())
 
 
 def is_boilerplate(line: str) -> bool:
-    """Whether a cleaned line is a site's own: share buttons, cookie notices, sign-ups, copyright, navigation."""
+    """Tell whether a cleaned line is a site's own: share buttons, cookie notices, sign-ups, copyright, navigation."""
     return len(line.split()) <= _MOST_BOILERPLATE_WORDS and any(pattern.search(line) for pattern in _BOILERPLATE)
 
 
 def line_key(line: str) -> str:
-    """What a cleaned line is counted under: case and numbers do not matter, so `Page 2` and `page 3` are one."""
+    """Return the key of a cleaned line. Case and numbers do not matter, so `Page 2` and `page 3` have one key."""
     return _DIGITS.sub("0", line.casefold())
 
 
 def line_keys(text: str, *, is_paper: bool = False) -> set[str]:
-    """The keys of a text's lines, each once: what is summed per source for `repeated_lines`.
+    """Return the keys of a text's lines, each once; they are summed per source for `repeated_lines`.
 
     Headings that all papers have are none of their archive's: the parts of a paper are told by them.
     """
@@ -301,7 +301,7 @@ def line_keys(text: str, *, is_paper: bool = False) -> set[str]:
 
 
 def repeated_lines(counts: Mapping[str, int], documents: int) -> frozenset[str]:
-    """Keys of the lines of one source that are the site's and not the article's.
+    """Return the keys of one source's lines that belong to the site and not to its articles.
 
     `counts`: in how many of the source's `documents` each key stands. Taken are those in at least five and in at least
     a twentieth of all: a source changes its page every few months, so a footer need not be in all.

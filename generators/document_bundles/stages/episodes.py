@@ -1,4 +1,4 @@
-"""One R-Search episode for each selected question, and its SFT row."""
+"""Make one R-Search episode for each selected question, and its SFT row."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from trailforge.schemas import (
 
 NAME = "episode"
 DRAW = "draw"
-"""The line of the books that counts candidates: draws of the model and gold plans."""
+"""The name of the line in the run's books that counts candidates: draws of the model and gold plans."""
 ANOTHER = "another_is_kept"
-"""Why a candidate is rejected that every filter keeps."""
+"""The reason for rejecting a candidate that every filter keeps, when another one is taken."""
 TABLE, SFT = "episodes", "sft"
 
 
 def open_context(work: ModelWork, client: ModelClient) -> EpisodeContext:
-    """What all questions share; the documents are read whole, since any of them may be found."""
+    """Open what all questions share; the documents are read whole, since any of them may be found."""
     config = work.config
     paths = sorted((Path(work.folder) / DOCUMENTS).glob("part-*.parquet"))
     documents = [] if config.tools.kind == "web" else list(read_rows(paths, SourceDocument))
@@ -47,7 +47,8 @@ def open_context(work: ModelWork, client: ModelClient) -> EpisodeContext:
 
 
 async def episode_of(row: BundleQuestion, context: EpisodeContext, config: BundleRunConfig) -> ItemResult:
-    """The best candidate, if every filter keeps it. All others are rejected rows, and so is a question without any."""
+    """Return the best candidate, if every filter keeps it. All others are rejected rows, and so is a question without
+    any."""
     meter = Meter()
     best, *others = await make_episodes(row, context, meter)
     lost = others if best.verdict is None else [best, *others]

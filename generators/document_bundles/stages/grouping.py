@@ -1,4 +1,5 @@
-"""Vectors of the documents that stay, and bundles by them: parts of a partition on the runner, what joins them here."""
+"""Embed the documents that stay and bundle them: the runner bundles parts of a partition, and this process joins
+them."""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ REJECTED = "part-bundles"
 MAP, SIZES = "plots/documents.png", "plots/bundles.png"
 WORK, MADE_OF = "work/bundling", "made_of"
 WORK_FILES = DATASET.beside[WORK]
-"""What the names of the files there match."""
+"""A pattern that the names of the stage's working files match."""
 _THEME_WORDS = 5
 _MOST_LINK_NAMES = 8
 _MOST_FILES = 64
@@ -146,13 +147,13 @@ def _embed(shard: Shard, folder: str, config: EncoderConfig) -> str:
 
 
 def only_shard(documents: Sequence[Shard], made_of: str = "") -> Shard:
-    """The one shard of this stage: all documents."""
+    """Return the one shard of this stage, which stands for all documents."""
     rows = sum(shard.rows for shard in documents)
     return Shard(name="bundles", input="documents", first=0, rows=rows, made_of=made_of)
 
 
 def group(run: StageRun) -> None:
-    """Write `bundles/`, `bundle_inputs/` and who is left over, unless that is done. Raises as `beam_pipeline`.
+    """Write `bundles/`, `bundle_inputs/` and the documents left over, unless that is done. Raises as `beam_pipeline`.
 
     Memory on the driver: the vectors two or three times, the names of all documents, no texts but of some shards.
     """

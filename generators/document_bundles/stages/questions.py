@@ -1,4 +1,4 @@
-"""Questions of bundles, each with what its filters measured."""
+"""Write questions of bundles, each with what its filters measured."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NO_REASON = "no question joins its documents"
 
 
 def open_context(work: ModelWork, client: ModelClient) -> BundleContext:
-    """What all bundles share. Raises when an encoder is wanted and not there."""
+    """Open what all bundles share. Raises when an encoder is wanted and missing."""
     config = work.config
     return BundleContext(
         **work.shared(client),
@@ -41,7 +41,7 @@ def open_context(work: ModelWork, client: ModelClient) -> BundleContext:
 
 
 async def questions_of(item: BundleInput, context: BundleContext, config: BundleRunConfig) -> ItemResult:
-    """Drafts of a bundle, each with its verdicts. Of those on one fact a chain is asked about first.
+    """Return the drafts of a bundle, each with its verdicts. Of those on one fact a chain is asked about first.
 
     In the place of some that are rejected others are asked for, once each (`writer.mends`); both are counted.
     """

@@ -1,4 +1,4 @@
-"""Accepted questions of all bundles against each other and against benchmarks, then in the order of a curriculum."""
+"""Compare accepted questions of all bundles with each other and with benchmarks, and order them as a curriculum."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TABLE = "bundle_questions"
 
 
 def select(run: StageRun) -> None:
-    """Write `bundle_questions/`, easy ones first, and who is rejected, unless that is done."""
+    """Write `bundle_questions/`, easy ones first, and the rejected questions, unless that is done."""
     config: BundleRunConfig = run.config
     for shard in missing_shards(run.folder, run.shards):
         candidates = list(read_candidates(run.folder, run.before, BundleQuestion))
@@ -36,9 +36,8 @@ def select(run: StageRun) -> None:
 def sift(
     candidates: Sequence[BundleQuestion], encoder: Encoder, config: SelectionConfig
 ) -> tuple[list[BundleQuestion], list[tuple[BundleQuestion, Verdict]]]:
-    """Who stays, with two more scores in its row, and who does not and why.
-
-    Of two that ask the same the first stays.
+    """Return the questions that stay, with two more scores each, and the others with the reason. Of two that ask the
+    same the first stays.
     """
     benchmarks = _benchmarks(config, encoder)
     vectors = encoder.encode_documents([row.question for row in candidates])
@@ -67,7 +66,8 @@ def _benchmarks(config: SelectionConfig, encoder: Encoder) -> Benchmarks:
 
 
 def order_rows(rows: Sequence[BundleQuestion], stages: int) -> list[BundleQuestion]:
-    """The rows by complexity, the easy ones first, each with its stage: 1 to `stages`, as equal in size as they can be.
+    """Order rows by complexity, the easy ones first, each with its stage: 1 to `stages`, as equal in size as they can
+    be.
 
     Rows of the same complexity are in one stage, the earlier: of two that are as hard none is to be learnt before.
     """

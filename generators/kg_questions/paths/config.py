@@ -1,4 +1,4 @@
-"""What paths are wanted, and which of them make no question."""
+"""Configuration of which paths are wanted, and which of them make no question."""
 
 from __future__ import annotations
 
@@ -65,49 +65,50 @@ TELLS_ROLE = (
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A path's form: from the answer back, `stem` facts, then a start, or a meeting of chains of these lengths."""
+    """The form of a path: from the answer back, `stem` facts, then a start, or a meeting of chains of these lengths."""
 
     stem: int
     branches: tuple[int, ...] = ()
 
     @property
     def hops(self) -> int:
-        """Its facts."""
+        """Number of facts of a path of this form."""
         return self.stem + sum(self.branches)
 
     @property
     def shape(self) -> KgShape:
-        """Of its paths."""
+        """Shape of the paths of this form."""
         return "chain" if not self.branches else "intersection_inside" if self.stem else "intersection"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgPathConfig:
-    """Which paths are sampled. Relations go by label (its case aside) or id. Raises `InvalidInput`."""
+    """Which paths are sampled. Relations are given by label (its case aside) or id. Raises `InvalidInput`."""
 
     hops: tuple[int, ...] = (2, 3, 4)
-    """Facts of a path, 1 to 4; all have equal shares."""
+    """Numbers of facts of a path, 1 to 4; all have equal shares."""
     spare_hops: tuple[int, ...] = ()
-    """Facts of the paths that are taken where the graph has no more of `hops`."""
+    """Numbers of facts of the paths that are taken where the graph has no more of `hops`."""
     intersections: float = 0.4
     """Share of paths in which two chains meet, among those of two hops or more. See `share_out`."""
     max_degree: int = 200
-    """Triples of a bridge or an answer: who has more is a hub. Starts may have any number, they are named."""
+    """Most triples of a bridge or an answer; an entity with more is a hub. Starts may have any number, as they are
+    named."""
     max_fan_out: int = 50
-    """Entities that a fact's relation may lead to from its known end."""
+    """Most entities that a fact's relation may lead to from its known end."""
     min_functionality: float = 0.75
-    """Of relations that are to lead to one entity, in their direction: how many entities they lead from, over how many
-    triples they have; 1 when they never lead to two."""
+    """Smallest functionality of a relation that is to lead to one entity, in its direction: how many entities it leads
+    from, over how many triples it has; 1 when it never leads to two."""
     min_triples: int = 10
-    """Of relations that are to lead to one entity: fewer do not show how many they usually lead to."""
+    """Fewest triples of a relation that is to lead to one entity; fewer do not show how many it usually leads to."""
     max_guess: float = 0.1
-    """How often a guesser may be right who knows the relation of the last fact alone: the answer's share of its
+    """Largest chance of guessing the answer from the relation of the last fact alone: the answer's share of its
     triples, or one over what it leads to in all. A continent is guessed."""
     min_kind_share: float = 0.01
-    """Of a relation's triples, those whose end is of the kind that a fact's end has: a religion has no official
+    """Smallest share of a relation's triples whose end is of the kind that a fact's end has: a religion has no official
     language, whatever a triple says."""
     many_tails: tuple[str, ...] = tuple(MANY_TAILS.split("|"))
-    """Relations that lead from a head to more tails than a graph knows: that it knows one proves little. They are
+    """Relations that lead from a head to more tails than a graph knows: one known tail proves little. They are
     followed from heads only where chains meet."""
     closed_lists: tuple[str, ...] = tuple(CLOSED_LISTS.split("|"))
     """Relations of which a graph may know all tails of a head. Where chains meet, one of the two facts leads along such
@@ -115,7 +116,7 @@ class KgPathConfig:
     nothing. A country of today and one of the past are no list, and do not meet."""
     tells_apart: tuple[str, ...] = ("cast member", "cause of death")
     """Relations with many tails that tell entities of a closed list apart all the same. Others of `many_tails` (genre,
-    record label, instrument) do not meet with anything: who has one of them may have another."""
+    record label, instrument) do not meet with anything: an entity with one of them may have another."""
     closed_heads: tuple[str, ...] = ()
     """Relations of which a graph has all heads of a tail, as all films of a director; none, unless it is whole."""
     one_head: tuple[str, ...] = tuple(ONE_HEAD.split("|"))
@@ -131,11 +132,10 @@ class KgPathConfig:
     impersonal: tuple[str, ...] = ("location of formation", "formed in", "headquarters location", "inception")
     """Relations whose head is no person, though graphs have singers that were formed somewhere."""
     max_same: int = 1
-    """Facts of one relation in a path: nobody asks for the country of the country of a town."""
+    """Most facts of one relation in a path: nobody asks for the country of the country of a town."""
     excluded: tuple[str, ...] = tuple("|".join((KIND_RELATIONS, PASSING, DISPUTED, PRIVATE)).split("|"))
-    """Relations that are not followed: kinds, which join nearly everything; what is over before a graph is read, as
-    who is at the head of what; what sources dispute or leave vague; and what nobody asks who is not curious about other
-    people's private life."""
+    """Relations that are not followed: kinds, which join nearly everything; what is over before a graph is read, as who
+    heads an office; what sources dispute or leave vague; and what concerns people's private life."""
     symmetric: tuple[str, ...] = ("spouse", "unmarried partner", "partner", "sibling", "shares border with",
                                   "diplomatic relation", "twinned administrative body")  # fmt: skip
     """Relations that hold both ways, stated once or twice."""
@@ -144,38 +144,39 @@ class KgPathConfig:
     buildings: tuple[str, ...] = ("place of burial",)
     """Relations that lead to a building or a cemetery: a town is coarser."""
     towns: tuple[str, ...] = tuple(TOWNS.split("|"))
-    """Nouns of the kinds of towns and of parts of them."""
+    """Nouns for the kinds of towns and of parts of towns."""
     ranks: tuple[str, ...] = tuple(RANKS.split("|"))
-    """Kinds that say what part something plays, not what it is: told of what has no other."""
+    """Kinds that say what part something plays, not what it is; they are told of entities that have no other kind."""
     roles: tuple[str, ...] = ("occupation",)
-    """Relations that say what a person does: told of who does one thing."""
+    """Relations that say what a person does; they are told of persons with a single occupation."""
     tells_role: tuple[str, ...] = tuple(TELLS_ROLE.split("|"))
     """Relations that say themselves what their tail does: a director who acts as well is no actor there."""
     ends: tuple[str, ...] = ("year",)
     """Kinds that a path may begin or end in but not pass."""
     gone: tuple[str, ...] = tuple(GONE.split("|"))
-    """Kinds of what is no more: it is named, but not found, since what was true of it is true of others today."""
+    """Kinds of things that are no more. They are named, but not found, as what was true of them is true of others
+    today."""
     of_today: tuple[str, ...] = ("country",)
     """Relations of which what is no more does not count: a town is in the country that is there today."""
     max_per_found: int = 3
-    """Paths in which one entity is found, as the answer or a bridge."""
+    """Most paths in which one entity is found, as the answer or a bridge."""
     max_per_answer: int = 1
-    """Paths with one answer, by its name."""
+    """Most paths with one answer, by its name."""
     max_pair_share: float = 0.05
-    """Of the paths that are asked for, those in which the same two relations stand; three at least."""
+    """Largest share of the wanted paths in which the same two relations stand; three paths are always allowed."""
     max_shared: float = 0.5
-    """Share of a path's facts, or of an earlier one's, that both may have. 1: all, if one has more beside."""
+    """Largest share of the facts of either of two paths that both may have. 1: all, if one path has more beside."""
     by_heart: tuple[str, ...] = ()
     """Relations of which models know most facts by heart, as where cities lie: no path is of these alone."""
     known_share: float = 1.0
     """The least known entities are this share of all. A path has to rest on one of them (`query.Fame`), because a
     question about well-known ones is answered from memory. 1: it may rest on any."""
     choices: int = 1
-    """Paths that are grown for one that is taken, which is the one that rests on the least known entities."""
+    """Number of paths that are grown for one that is taken, which is the one that rests on the least known entities."""
     max_attempts: int = 300
-    """For one path of a given form, before another form is drawn."""
+    """Most attempts for one path of a given form, before another form is drawn."""
     max_counted: int = 100
-    """How far `left_without` is counted."""
+    """Number up to which `left_without` counts."""
 
     def __post_init__(self) -> None:
         for name in ("hops", "spare_hops"):
@@ -193,12 +194,12 @@ class KgPathConfig:
 
     @property
     def shares(self) -> dict[Form, float]:
-        """What part of the paths is wanted of each form; together 1. All numbers of hops have the same part."""
+        """Share of each form among the wanted paths; together 1. All numbers of hops have the same part."""
         return _share_forms(self.hops, self.intersections)
 
     @property
     def spare_shares(self) -> dict[Form, float]:
-        """The same of the paths that are taken where the graph has no more of those."""
+        """Share of each form among the paths that are taken where the graph has no more of the wanted ones."""
         return _share_forms(self.spare_hops, self.intersections)
 
 
@@ -218,7 +219,7 @@ def _share_forms(numbers: tuple[int, ...], intersections: float) -> dict[Form, f
 
 
 def share_out(shares: Mapping[Form, float], count: int) -> Counter[Form]:
-    """How many of so many paths each form is asked for: whole numbers by the largest remainders."""
+    """Return how many of so many paths each form is asked for: whole numbers by the largest remainders."""
     exact = {form: share * count for form, share in shares.items()}
     asked = Counter({form: int(number) for form, number in exact.items()})
     rest = sorted(exact, key=lambda form: (asked[form] - exact[form], form.hops, form.stem, form.branches))

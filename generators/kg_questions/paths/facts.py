@@ -1,4 +1,4 @@
-"""Facts that may lead to an entity: by their relation, by what the graph says of both ends, and by the form of a path.
+"""Find facts that may lead to an entity: by their relation, by what the graph says of both ends, and by a path's form.
 
 Read from the whole store at once, so that paths are grown from what can be asked and never from what cannot.
 """
@@ -18,7 +18,7 @@ from trailforge.generators.kg_questions.paths.graph import PERSON, Graph, KindRe
 
 
 class Edge(NamedTuple):
-    """A relation and the way it is followed."""
+    """A relation and the direction in which it is followed."""
 
     relation: int
     is_forward: bool
@@ -33,17 +33,18 @@ class Lead(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts in the order of the entities that they lead to; arrays of one shape."""
+    """Facts in the order of the entities that they lead to, as arrays of one shape."""
 
     relations: np.ndarray
     are_forward: np.ndarray
     children: np.ndarray
     rows: np.ndarray
-    """Rising."""
+    """Rows of the entities that the facts lead to, in rising order."""
 
     @classmethod
     def of(cls, graph: Graph, edges: Iterable[Edge], least: int, most: int) -> Facts:
-        """All of some relations and ways that lead from their other end to `least` entities or more, up to `most`."""
+        """Return all facts of these relations and directions whose other end leads to at least `least` and at most
+        `most` entities."""
         parts: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
         for edge in edges:
             children, rows = graph.pairs(edge.relation, edge.is_forward, least, most)
@@ -63,13 +64,13 @@ class Facts:
         return Lead(Edge(int(self.relations[place]), bool(self.are_forward[place])), int(self.children[place]))
 
     def leading_to(self, row: int) -> range:
-        """Places of the facts that lead to an entity."""
+        """Return the places of the facts that lead to an entity."""
         first, last = np.searchsorted(self.rows, [row, row + 1])
         return range(int(first), int(last))
 
     @cached_property
     def places_of(self) -> dict[Edge, np.ndarray]:
-        """Places of all facts of each relation and way."""
+        """Return the places of all facts of each relation and direction."""
         keys = self.relations.astype(np.int64) * 2 + self.are_forward
         order = np.argsort(keys, kind="stable")
         found, first = np.unique(keys[order], return_index=True)
@@ -78,7 +79,7 @@ class Facts:
 
 
 class Reach:
-    """To which entities a path of a form may lead, as far as single facts tell."""
+    """Tells to which entities a path of a form may lead, as far as single facts show."""
 
     def __init__(self, single: Facts, listed: Facts, may_be_found: np.ndarray) -> None:
         """`single`: facts that lead to one entity; `listed`: facts along closed lists; `may_be_found`: by row."""
@@ -87,7 +88,7 @@ class Reach:
         self._masks: dict[Form, np.ndarray] = {Form(0): np.ones(len(may_be_found), bool)}
 
     def of(self, form: Form) -> np.ndarray:
-        """Whether a path of this form may lead to each entity; a start is anything."""
+        """Return for each entity whether a path of this form may lead to it; a start may be any entity."""
         if form not in self._masks:
             mask = np.zeros(len(self._may_be_found), bool)
             facts, places = self.last_facts(form)
@@ -96,7 +97,7 @@ class Reach:
         return self._masks[form]
 
     def last_facts(self, form: Form) -> tuple[Facts, np.ndarray]:
-        """The facts that a path of this form may end with: of two that meet, the one along a closed list."""
+        """Return the facts that a path of this form may end with; of two that meet, the one along a closed list."""
         facts = self.single if form.stem else self.listed
         from_children = np.zeros(len(facts), bool)
         for below in forms_below(form):
@@ -105,12 +106,12 @@ class Reach:
 
 
 def forms_below(form: Form) -> list[Form]:
-    """What leads to the other end of each fact that a path of this form ends with."""
+    """Return the forms that lead to the other end of each fact with which a path of this form ends."""
     return [Form(form.stem - 1, form.branches)] if form.stem else [Form(length - 1) for length in form.branches]
 
 
 class Pool:
-    """Facts to end paths with, in the order of chance: round after round, as long as they give any."""
+    """Gives facts to end paths with, in random order, round after round, as long as they give any."""
 
     _LEAST_ROUNDS = 5
     _MOST = 50_000
@@ -124,7 +125,7 @@ class Pool:
         """Has one of them given a path in this round?"""
 
     def take(self) -> int | None:
-        """The next place; None when there is no more to be had of them."""
+        """Return the next place, or None when the facts give no more."""
         if self._taken == len(self._places):
             self._rounds += 1
             if self._rounds >= self._LEAST_ROUNDS and not self.gives:
@@ -136,32 +137,32 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """Where a fact is wanted."""
+    """A place in a path where a fact is wanted."""
 
     row: int
-    """The entity that it has to lead to."""
+    """Row of the entity that the fact has to lead to."""
     form: Form
-    """Of what leads to its other end; `Form(0)` for a start."""
+    """Form of what leads to the fact's other end; `Form(0)` for a start."""
     up: Edge | None
     """The fact that leads on from `row`; None at the answer."""
     meets: bool
-    """Is it one of two that meet in `row`? Then it leads to others too, else to `row` alone."""
+    """Whether the fact is one of two that meet in `row`. Then it leads to others too, else to `row` alone."""
     met: int | None
-    """Relation of the fact along a closed list that it meets: two siblings have the same siblings, so another has to
-    meet it. None for that fact itself."""
+    """Relation of the fact along a closed list that this fact meets: two siblings have the same siblings, so another
+    has to meet it. None for that fact itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactCounts:
-    """Facts of a graph."""
+    """Numbers of facts of a graph."""
 
     total: int
     asked: int
-    """Of relations that are not excluded."""
+    """Number of facts whose relations are not excluded."""
     leading: int
-    """Of those of them that may lead to one entity."""
+    """Number of those facts that may lead to one entity."""
     most: int
-    """Of one relation."""
+    """Largest number of facts that one relation has."""
 
 
 def _noun_of(kind: str) -> str:
@@ -170,7 +171,7 @@ def _noun_of(kind: str) -> str:
 
 
 class FactRules:
-    """The rules of a configuration for one graph."""
+    """Applies the rules of a configuration to one graph."""
 
     def __init__(self, graph: Graph, kinds: KindReader, config: KgPathConfig) -> None:
         self._graph, self._kinds, self._config = graph, kinds, config
@@ -210,7 +211,7 @@ class FactRules:
         return single, [edge for edge in meeting if edge in self.lists], frozenset(meeting)
 
     def count_facts(self) -> FactCounts:
-        """Of the graph, as far as its relations may be followed."""
+        """Count the facts of the graph, as far as its relations may be followed."""
         facts = dict(enumerate(self._graph.facts_of_relations()))
         asked = facts.keys() - relations_named(self._graph.store, self._config.excluded)
         leading = {edge.relation for edge in self.single}
@@ -222,7 +223,8 @@ class FactRules:
         )
 
     def why_unfit(self, slot: Slot, edge: Edge, child: int) -> str:
-        """Why a fact may not lead from an entity to that of a slot, by the names in `shortage`; empty if it may."""
+        """Return why a fact may not lead from an entity to that of a slot, by the names in `shortage`; empty if it
+        may."""
         kinds, config = self._kinds, self._config
         if not kinds.is_proper(child):
             return "no_thing"

@@ -1,4 +1,4 @@
-"""A store as paths see it: who has a relation, what it leads to (indexed by relation once), and what an entity is."""
+"""A store as paths see it: which entities have a relation, what it leads to (indexed once), and what an entity is."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _Side:
 
 
 class Graph:
-    """A store as paths see it, by row. A direction `is_forward` leads from heads to tails."""
+    """A knowledge graph as paths use it, by row. A direction `is_forward` leads from heads to tails."""
 
     def __init__(self, store: KgStore, config: KgPathConfig) -> None:
         self.store = store
@@ -69,7 +69,7 @@ class Graph:
         self._sides = {True: _Side.of(store.out, count), False: _Side.of(store.into, count)}
 
     def reached(self, row: int, relation: int, is_forward: bool) -> np.ndarray:
-        """The entities that a relation leads to from one, rising."""
+        """Return the entities that a relation leads to from one entity, in rising order."""
         side = self.store.out if is_forward else self.store.into
         found = side.neighbours_of(row, relation)
         if is_forward and relation in self._of_today:
@@ -80,8 +80,8 @@ class Graph:
         return np.union1d(found, other.neighbours_of(row, relation))
 
     def triple(self, source: int, relation: int, is_forward: bool, target: int) -> KgTriple:
-        """The triple by which `source` reaches `target`, as the store has it; one and the same of a symmetric relation
-        from either end, also where both are stated.
+        """Return the triple by which `source` reaches `target`, as the store has it; one and the same of a symmetric
+        relation from either end, also where both are stated.
         """
         ends = (source, target) if is_forward else (target, source)
         if relation in self.symmetric:
@@ -91,12 +91,13 @@ class Graph:
         return self.store.triple(ends[0], relation, ends[1])
 
     def is_joined(self, row: int, other: int) -> bool:
-        """Is there a triple between two entities, whichever way? Reads those of the one that has fewer."""
+        """Tell whether a triple joins two entities, in either direction. It reads the triples of the one that has
+        fewer."""
         few, many = sorted((row, other), key=self.store.degree_of)
         return any(bool((side.neighbours_of(few) == many).any()) for side in (self.store.out, self.store.into))
 
     def sources(self, relation: int, is_forward: bool, places: np.ndarray | None = None) -> np.ndarray:
-        """The entities that a relation leads from in this direction; only those at some places if given."""
+        """Return the entities that a relation leads from in this direction; only those at some places if given."""
         sides = self._sides_of(relation, is_forward)
         if places is not None and len(sides) == 1:
             return sides[0].owners(sides[0].runs(relation)[places])
@@ -104,7 +105,7 @@ class Graph:
         return rows if places is None else rows[places[places < len(rows)]]
 
     def pairs(self, relation: int, is_forward: bool, least: int, most: int) -> tuple[np.ndarray, np.ndarray]:
-        """Sources and what a relation leads to from them, of those from which it leads to `least` to `most`."""
+        """Return the sources from which a relation leads to `least` to `most` entities, with what it leads to."""
         is_of_today = is_forward and relation in self._of_today
         if relation not in self.symmetric and not is_of_today:
             return self._sides[is_forward].pairs(relation, least, most)
@@ -116,7 +117,7 @@ class Graph:
         return sources, targets
 
     def num_sources(self, relation: int, is_forward: bool) -> int:
-        """How many entities it leads from; of a symmetric one those of both directions."""
+        """Return how many entities a relation leads from; for a symmetric one those of both directions."""
         return (
             len(self.sources(relation, is_forward))
             if relation in self.symmetric
@@ -124,15 +125,16 @@ class Graph:
         )
 
     def num_triples(self, relation: int, is_forward: bool) -> int:
-        """How many ways it leads; of a symmetric one those of both directions."""
+        """Return how many ways a relation leads; for a symmetric one those of both directions."""
         return sum(int(side.triples[relation]) for side in self._sides_of(relation, is_forward))
 
     def facts_of_relations(self) -> list[int]:
-        """How many triples each relation has as the graph states them."""
+        """Return how many triples each relation has as the graph states them."""
         return [int(count) for count in self._sides[True].triples]
 
     def functionality(self, relation: int, is_forward: bool) -> float:
-        """Entities that it leads from over triples: 1 when it always leads to one. 0 without triples."""
+        """Return the number of entities that a relation leads from, over its triples: 1 when it always leads to one. 0
+        without triples."""
         if is_forward and relation in self._of_today:
             sources, _ = self.pairs(relation, is_forward, 1, len(self.store))
             return len(np.unique(sources)) / len(sources) if len(sources) else 0.0
@@ -145,7 +147,7 @@ class Graph:
 
 
 def relations_named(store: KgStore, wanted: Iterable[str]) -> frozenset[int]:
-    """Rows of the relations with one of these labels (case aside) or ids; what no relation is called is passed over."""
+    """Return the rows of the relations with one of these labels (case aside) or ids; unknown ones are passed over."""
     keys = {name.casefold() for name in wanted}
     return frozenset(
         row
@@ -215,7 +217,8 @@ class KindReader:
         return town[1] if town else PERSON if labels[kind] == _HUMAN else labels[kind]
 
     def role(self, row: int) -> str:
-        """Label of what it does, where that is one thing: of several nothing says for which it is known."""
+        """Return the label of an entity's occupation, where it has one alone: of several nothing says for which it is
+        known."""
         found = {int(each) for relation in self._roles for each in self._store.out.neighbours_of(row, relation)}
         return self._store.label_of(found.pop()) if len(found) == 1 else ""
 
@@ -228,11 +231,12 @@ class KindReader:
         return not is_page and not self._has_instances(label)
 
     def is_gone(self, row: int) -> bool:
-        """Is it of a kind that is no more, and no town, which goes on when its state does not?"""
+        """Tell whether an entity is of a kind that is no more, and no town, which goes on when its state does not."""
         return bool(self._graph.is_gone[row]) and not any(map(_TOWN.fullmatch, self._labels(row)))
 
     def is_odd(self, relation: int, head: int, tail: int) -> bool:
-        """Is an end of a fact of kinds that ends of this relation hardly ever are? Unknown kinds are never odd."""
+        """Tell whether an end of a fact is of kinds that ends of this relation hardly ever are. Unknown kinds are never
+        odd."""
         for (ends, number), row in zip(self._ends_of(relation), (head, tail), strict=True):
             labels = self._labels(row)
             least = self._config.min_kind_share * number

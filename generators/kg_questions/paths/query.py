@@ -1,4 +1,5 @@
-"""A question as a tree of entities: who satisfies it in the whole graph, by rows of the store, and its record."""
+"""A question as a tree of entities: which entities of the whole graph satisfy it, by rows of the store, and its
+record."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from trailforge.retrieval.kg import KgStore
 from trailforge.schemas import FactChain, KgFact, KgNode, KgShape, KgTriple
 
 Named = Callable[[int], np.ndarray]
-"""Row of a start -> rows of all entities that its name may mean, rising."""
+"""Maps the row of a start to the rows of all entities that its name may mean, in rising order."""
 _FAME_SAMPLE = 10_000
 """Entities from everywhere in a graph that show how well known its entities are."""
 _MOST_CHECKED = 20_000
@@ -22,14 +23,14 @@ _MOST_CHECKED = 20_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PathNode:
-    """An entity of the tree. The root is the answer, the leaves are starts."""
+    """An entity in the tree of a question. The root is the answer, the leaves are starts."""
 
     row: int
     links: tuple[Link, ...] = ()
-    """What it has to satisfy; none for a start."""
+    """The facts that the entity has to satisfy; none for a start."""
 
     def below(self) -> Iterator[PathNode]:
-        """All nodes of its tree: each after those that it is found from, itself last."""
+        """Yield all nodes of this node's tree: each after those that it is found from, itself last."""
         for link in self.links:
             yield from link.child.below()
         yield self
@@ -37,16 +38,17 @@ class PathNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Link:
-    """A fact: from a child to the node that has this link. Compared by identity, as nodes are."""
+    """A fact that leads from a child to the node with this link. Compared by identity, as nodes are."""
 
     relation: int
     is_forward: bool
-    """Is the child the head of the triple?"""
+    """Whether the child is the head of the triple."""
     child: PathNode
 
 
 def answers(graph: Graph, node: PathNode, named: Named, most: int = 10_000) -> np.ndarray | None:
-    """All entities that satisfy a tree, rising; None when more than `most` stand on the way to one link's end."""
+    """Return all entities that satisfy a tree, in rising order; None when more than `most` stand on the way to a link's
+    end."""
     if not node.links:
         return named(node.row)
     found: np.ndarray | None = None
@@ -74,7 +76,7 @@ def _ends(graph: Graph, link: Link, named: Named, most: int) -> np.ndarray | Non
 
 
 def left_without(graph: Graph, root: PathNode, dropped: Link, named: Named, *, most_counted: int, most: int) -> int:
-    """How many entities satisfy the tree without one of its links, counted up to `most_counted`.
+    """Count the entities that satisfy the tree without one of its links, up to `most_counted`.
 
     What the link led to may then be anything. `most`: as for `answers`. A lower bound where `_MOST_CHECKED` entities
     have been looked at.
@@ -134,7 +136,7 @@ class _Check:
 
 
 class Fame:
-    """How well known the entities of a graph are: by the triples that it has of them, times their names."""
+    """Measures how well known the entities of a graph are, by the number of their triples times that of their names."""
 
     def __init__(self, store: KgStore, by_heart: Container[int], share: float) -> None:
         """`by_heart`: relations that are known whatever they join; `share`: of all entities, those little known."""
@@ -147,10 +149,9 @@ class Fame:
         return self._store.degree_of(row) * len(self._store.names_of(row))
 
     def of(self, node: PathNode) -> int:
-        """Of what leads to a node of a tree.
-
-        A chain is known as well as the least known entity from which a fact leads on that is not known by heart. Where
-        chains meet, who knows one of them may answer.
+        """Return how well known the facts are that lead to a node of a tree. A chain is known as well as the least
+        known entity from which a fact leads on that is not known by heart. Where chains meet, knowing one of them may
+        be enough.
         """
         known: list[int] = []
         for link in node.links:
@@ -161,12 +162,12 @@ class Fame:
 
 
 def links_of(root: PathNode) -> list[tuple[PathNode, Link]]:
-    """All facts of a tree with the node that each leads to, in the order of `FactChain.facts`."""
+    """Return all facts of a tree with the node that each leads to, in the order of `FactChain.facts`."""
     return [(node, link) for node in root.below() for link in node.links]
 
 
 def shape_of(root: PathNode) -> KgShape:
-    """Whether and where two chains meet."""
+    """Return whether and where two chains meet."""
     if len(root.links) > 1:
         return "intersection"
     return "intersection_inside" if any(len(node.links) > 1 for node in root.below()) else "chain"
@@ -180,7 +181,8 @@ def chain_of(
     left: Sequence[int],
     tells_role: Container[int] = (),
 ) -> FactChain:
-    """The record. `matches`: of each entity, by row; `left`: `left_without` of each fact, as `links_of` orders them.
+    """Return the record of a tree. `matches`: of each entity, by row; `left`: `left_without` of each fact, as
+    `links_of` orders them.
 
     `tells_role`: relations that say themselves what their tail does, so that no role of it is told beside.
     """
@@ -203,7 +205,7 @@ def chain_of(
 
 
 def id_of(triples: Sequence[KgTriple]) -> str:
-    """16 hex digits over the triples, whatever their order."""
+    """Return an id of 16 hexadecimal digits over the triples, whatever their order."""
     lines = sorted(f"{triple.head}\t{triple.relation}\t{triple.tail}" for triple in triples)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 

@@ -97,7 +97,7 @@ def _pairs_in(relations: list[int]) -> set[tuple[int, int]]:
 
 
 class PathSampler:
-    """Samples paths of one store. `rejected` counts, by reason, the attempts that gave none (`shortage.LACKS`)."""
+    """Samples paths of one store. `rejected` counts, by reason, the attempts that gave no path (`shortage.LACKS`)."""
 
     def __init__(self, store: KgStore, config: KgPathConfig, seed: int) -> None:
         self.config = config
@@ -122,7 +122,7 @@ class PathSampler:
         self.rejected: Counter[str] = Counter()
 
     def sample(self, count: int) -> Iterator[FactChain]:
-        """Up to `count` paths, each found once; fewer when the graph has no more of the forms that are wanted.
+        """Yield up to `count` paths, each once; fewer when the graph has no more of the forms that are wanted.
 
         What a form lacks of its share goes to others, of as many facts first; what all lack, to those that are spare.
         """
@@ -150,11 +150,11 @@ class PathSampler:
                 yield chain
 
     def count_facts(self) -> FactCounts:
-        """Of the graph, as far as its relations may be followed."""
+        """Count the facts of the graph, as far as its relations may be followed."""
         return self._rules.count_facts()
 
     def with_config(self, config: KgPathConfig) -> PathSampler:
-        """One of the same graph and seed for other paths, which knows of no path yet."""
+        """Return a sampler of the same graph and seed for other paths, which has sampled no path yet."""
         return PathSampler(self._store, config, self._seed)
 
     @cached_property

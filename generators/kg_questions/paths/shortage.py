@@ -1,4 +1,4 @@
-"""What a graph lacks where it gives no path or too few: which facts are asked for, why paths fail, what to change."""
+"""Explain why a graph gives no path or too few: which facts are asked for, why paths fail, what to change."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REFUSALS = {
     "spare_fact": "one fact alone gives the answer: several entities have to have each relation",
     "repeated": "its other paths have the facts of these",
 }
-"""Why an attempt gave no path, by the reason in `PathSampler.rejected`."""
+"""Explanation of why an attempt gave no path, by the reason in `PathSampler.rejected`."""
 _GROWN = frozenset(
     ("by_heart", "well_known", "same_relation", "told", "shortcut", "not_unique", "not_ruled_out", "spare_fact")
 )
@@ -45,7 +45,7 @@ _OF_GRAPH = frozenset(("no_thing", "needs_kind", "coarse_place", "odd_kind", "gu
 
 
 def describe_lack(rejected: Mapping[str, int]) -> str:
-    """Why most paths fail that were grown, else why none could be."""
+    """Explain why most of the paths fail that were grown, or why none could be grown."""
     for telling in (_GROWN, _OF_GRAPH, REFUSALS.keys()):
         reasons = {reason: count for reason, count in rejected.items() if reason in telling}
         if reasons:
@@ -54,13 +54,13 @@ def describe_lack(rejected: Mapping[str, int]) -> str:
 
 
 def list_refusals(rejected: Mapping[str, int]) -> str:
-    """The counted reasons, the most frequent first."""
+    """List the counted reasons, the most frequent first."""
     ordered = sorted(rejected.items(), key=lambda each: (-each[1], each[0]))
     return ", ".join(f"{reason} {number:,}" for reason, number in ordered) or "none"
 
 
 def describe_shortage(found: int, sampler: PathSampler, count: int) -> str:
-    """What is told where a graph gives fewer paths than are asked for."""
+    """Return what is told when a graph gives fewer paths than are asked for."""
     more = ""
     if 1 not in (*sampler.config.hops, *sampler.config.spare_hops):
         config = replace(sampler.config, spare_hops=(1, *sampler.config.spare_hops))
@@ -74,7 +74,7 @@ def describe_shortage(found: int, sampler: PathSampler, count: int) -> str:
 
 
 def check_any(found: FactChain | None, sampler: PathSampler, folder: object) -> None:
-    """Raise `NothingLeft` where the first path is none: what of the graph is asked for, and what to change.
+    """Raise `NothingLeft` where `found` is None, and say what is asked of the graph, and what to change.
 
     `folder`: of the graph, as a person gave it.
     """

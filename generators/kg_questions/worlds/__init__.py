@@ -1,4 +1,4 @@
-"""A world that is known through and through, beyond the papers: a graph's facts as documents, and questions on them.
+"""Make a fully known world, which is beyond the papers: a graph's facts as documents, and questions on them.
 
     make_world(store_folder, out, WorldConfig(questions=100))
 
@@ -58,7 +58,7 @@ _LOOKED_AT = 50
 
 
 def make_world(kg: Path, out: Path, config: WorldConfig, *, shows_progress: bool = False) -> dict[str, Any]:
-    """Write a world into a folder that is not there yet; its figures, which are in its `world.json` too.
+    """Write a world into a folder that must not exist yet, and return its figures, which are in its `world.json` too.
 
     Where the graph has too little for what is asked, the world has the questions that it gives, and a notice says what
     is missing. Raises `NothingLeft` when it gives none, `OutputError` for a folder that cannot be written, and

@@ -1,4 +1,4 @@
-"""What a world is to hold."""
+"""Configuration of what a world holds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trailforge.pipelines import NOT_DEMANDED, Demand
 from trailforge.schemas import InvalidInput, check_least
 
 NameStyle = Literal["real", "invented"]
-"""The graph's own names, or made-up ones that no model has read of."""
+"""Whether entities have the graph's own names, or made-up ones that no model has read of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +19,11 @@ class WorldConfig:
 
     questions: int = 1000
     test_questions: int = 0
-    """Further questions, about entities that the others have nothing to do with; years aside."""
+    """Number of further questions, about entities that the others have nothing to do with; years aside."""
     hops: tuple[int, ...] = (1, 2)
-    """Facts of a question, 1 to 4; all are equally frequent."""
+    """Numbers of facts of a question, 1 to 4; all are equally frequent."""
     comparisons: float = 0.0
-    """Share of questions that compare the years of two things. Their answers stand in the question."""
+    """Share of questions that compare the years of two things. Their answers stand in the question itself."""
     intersections: float = 0.1
     """Share of paths in which two chains meet, among those of two hops or more: one search answers such a meeting."""
     look_alikes: float = 0.5
@@ -32,11 +32,11 @@ class WorldConfig:
     found_at_once: float = 0.25
     """Share of the questions of two hops or more, comparisons aside, that one search in their own words may answer."""
     distractors: int = 500
-    """Documents of entities that no question needs, at least, as far as the graph has them."""
+    """Fewest documents of entities that no question needs, as far as the graph has them."""
     max_facts: int = 4
-    """Facts of a document, unless questions need more of it."""
+    """Most facts of a document, unless questions need more of it."""
     passages: int = 5
-    """Passages of a search, wherever searches are measured."""
+    """Number of passages of a search, wherever searches are measured."""
     names: NameStyle = "real"
     seed: int = 0
     demand: Demand = NOT_DEMANDED

@@ -1,4 +1,5 @@
-"""The documents of a world: one an entity, with a few facts each; look-alikes, and entities that nobody asks for.
+"""Write the documents of a world: one per entity, with a few facts each; look-alikes, and entities that no question
+needs.
 
 A gold fact is stated by one document alone, that of the entity from which it is looked up. Where a look-alike is
 wanted, that document states it in words which the sub-question has not, and the look-alike's states another value in
@@ -23,7 +24,7 @@ from trailforge.retrieval.kg import KgStore
 from trailforge.schemas import Document, KgFact, KgNode, KgTriple
 
 FactKey = tuple[str, str, str]
-"""Head, relation, tail by id."""
+"""The head, relation and tail of a fact, by id."""
 _FEW = 3
 """What a false value may lead on to."""
 _NEAR = 40
@@ -61,35 +62,36 @@ class LookAlike:
     title: str
     document: str
     false_answers: dict[str, str]
-    """By question: what who believes it ends with; empty where the trail ends before."""
+    """The answer that a question gets when the look-alike is believed, by question; empty where the trail ends
+    before."""
     relations: frozenset[str]
-    """Ids of those that it states."""
+    """Ids of the relations that the look-alike states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corpus:
-    """All documents of a world, in no order that says anything."""
+    """All documents of a world, in an order without meaning."""
 
     documents: tuple[Document, ...] = ()
     of_entity: dict[str, str] = field(default_factory=dict)
-    """Id of an entity's document."""
+    """Id of each entity's document."""
     sentences: dict[tuple[str, FactKey], str] = field(default_factory=dict)
-    """By entity and fact: the sentence of its document that states it."""
+    """The sentence that states a fact in an entity's document, by entity and fact."""
     look_alikes: dict[str, LookAlike] = field(default_factory=dict)
-    """By the entity that they are like."""
+    """Look-alikes, by the entity that they are like."""
     triples: tuple[KgTriple, ...] = ()
-    """All that is stated."""
+    """All triples that the documents state."""
     kinds: dict[str, str] = field(default_factory=dict)
-    """What the entities with documents are, where it is known."""
+    """Kinds of the entities with documents, where they are known."""
 
 
 def key_of(fact: KgFact) -> FactKey:
-    """A fact by its triple."""
+    """Return the triple of a fact as its key."""
     return fact.triple.head, fact.triple.relation, fact.triple.tail
 
 
 class CorpusWriter:
-    """Writes the documents that questions need, and others."""
+    """Writes the documents that questions need, and further ones."""
 
     def __init__(self, store: KgStore, names: WorldNames, config: WorldConfig) -> None:
         paths = KgPathConfig()
@@ -108,7 +110,7 @@ class CorpusWriter:
         """Entity, relation and direction of every gold fact: nothing new may be found this way."""
 
     def write(self, questions: Sequence[WorldQuestion]) -> Corpus:
-        """The corpus for these questions."""
+        """Write the corpus for these questions."""
         for question in questions:
             for _, hop, about in question.looked_up:
                 self._take_up(hop, about)

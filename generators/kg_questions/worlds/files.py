@@ -1,4 +1,4 @@
-"""The files of a world, whatever it is of."""
+"""Write the files of a world, whatever the world holds."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 from trailforge.schemas import KgTriple
 
 NAME = "world"
-"""`Question.dataset` of a world's questions."""
+"""The value of `Question.dataset` in a world's questions."""
 _KIND = "instance of"
 Item = TypeVar("Item")
 
 
 def watched(items: Iterable[Item], what: str, total: int, shows_progress: bool) -> Iterator[Item]:
-    """The items, with a bar on standard error where it is wanted."""
+    """Yield the items, with a progress bar on standard error where it is wanted."""
     if not shows_progress:
         yield from items
         return
@@ -27,13 +27,13 @@ def watched(items: Iterable[Item], what: str, total: int, shows_progress: bool) 
 
 
 def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Rows as JSON Lines."""
+    """Write rows as JSON Lines."""
     with path.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def write_graph(folder: Path, stated: Sequence[KgTriple], kinds_of: Mapping[str, str]) -> None:
-    """All that the documents state, as tables that `trailforge kg build` takes."""
+    """Write all that the documents state as tables that `trailforge kg build` takes."""
     folder.mkdir()
     kinds = {f"kind {kind}": kind for kind in sorted(set(kinds_of.values()))}
     triples = [(each.head, each.relation, each.tail) for each in stated]
@@ -48,7 +48,7 @@ def write_graph(folder: Path, stated: Sequence[KgTriple], kinds_of: Mapping[str,
 
 
 def retrieval_lines(out: Path) -> str:
-    """Lines for a preset."""
+    """Return the lines of a preset that search this world."""
     corpus = json.dumps(str(out.absolute() / "corpus.jsonl"))
     return (
         "# For a preset: searches the world's documents.\n"

@@ -1,4 +1,4 @@
-"""The names of a world: its entities under the graph's names or under made-up ones, and names that are easily mistaken.
+"""Name the entities of a world by the graph's names or by made-up ones, and make names that are easily mistaken.
 
 The same seed gives an entity the same name, whatever else is named first; only names that collide depend on the order.
 """
@@ -69,7 +69,7 @@ _IN_NAMES = frozenset(
 
 
 class WorldNames:
-    """Entities of a graph as a world calls them."""
+    """The names that a world gives to the entities of a graph."""
 
     def __init__(self, store: KgStore, style: NameStyle, seed: int) -> None:
         config = KgPathConfig()
@@ -83,7 +83,7 @@ class WorldNames:
         self._taken: set[str] = set()
 
     def node(self, row: int) -> KgNode:
-        """An entity under its name here. It keeps its aliases with its label alone."""
+        """Return an entity under its name in this world. It keeps its aliases only where it keeps its label."""
         label, *aliases = self._store.names_of(row)
         named = self.label(row)
         return KgNode(
@@ -96,7 +96,8 @@ class WorldNames:
         )
 
     def label(self, row: int) -> str:
-        """Its name here. Years and common nouns (`drama film`) are what they are under either style."""
+        """Return an entity's name in this world. Years and common nouns (`drama film`) stay as they are in either
+        style."""
         if row not in self._labels:
             label = self._store.label_of(row)
             if self._style == "invented" and label[:1].isupper():
@@ -111,7 +112,7 @@ class WorldNames:
         return self._kinds.is_proper(row) and len(self._store.namesakes(self._store.label_of(row))) == 1
 
     def is_past(self, row: int) -> bool:
-        """Does the graph know of its death?"""
+        """Tell whether the graph knows of the entity's death."""
         return not self._ended.isdisjoint(self._store.out.relations_of(row).tolist())
 
     def _role(self, row: int) -> str:
@@ -120,7 +121,7 @@ class WorldNames:
         return self._store.label_of(max(found, key=lambda each: (self._store.degree_of(each), -each))) if found else ""
 
     def family(self, row: int) -> str:
-        """Its kind; of an entity whose kind the graph does not say, what most of its relations take it for."""
+        """Return an entity's kind; where the graph does not say it, what most of its relations take it for."""
         if kind := self._kinds.kind(row):
             return kind
         phrases = PROMPTS.phrases(RELATIONS)
@@ -133,7 +134,7 @@ class WorldNames:
         return min(votes, key=lambda kind: (-votes[kind], kind)) if votes else ""
 
     def renamed(self, chain: FactChain) -> FactChain:
-        """A path with the names of this world."""
+        """Return a path with the names of this world."""
         nodes = {
             node.id: replace(self.node(self._store.row(node.id)), role=node.role, matches=node.matches)
             for node in (*chain.starts, *chain.found)
@@ -147,14 +148,15 @@ class WorldNames:
         )
 
     def fact(self, head: int, relation: int, tail: int, *, is_forward: bool = True) -> KgFact:
-        """A triple as a fact with the names of this world. What it would count is left at 1."""
+        """Return a triple as a fact with the names of this world. Its counts are left at 1."""
         triple = self._rename_ends(self._store.triple(head, relation, tail))
         known, found = (triple.head, triple.tail) if is_forward else (triple.tail, triple.head)
         aliases = tuple(self._store.relation_names[relation][1:])
         return KgFact(triple=triple, known=known, found=found, relation_aliases=aliases, fan_out=1, left_without=1)
 
     def mistakable(self, row: int) -> str:
-        """A name that holds this entity's and is another's: `Fritz Albin Lang`, `New Velmar`. Nothing else has it."""
+        """Return a name that contains this entity's name and belongs to another: `Fritz Albin Lang`, `New Velmar`.
+        Nothing else has it."""
         label, kind = self.label(row), self.family(row)
 
         def draw_one(draw: random.Random, tries: int) -> str:
@@ -163,7 +165,7 @@ class WorldNames:
         return self._free_name(f"like {self._store.id_of(row)}", draw_one)
 
     def made_up(self, like: KgNode, purpose: str) -> KgNode:
-        """An entity of the same kind that no graph has. The same for the same purpose."""
+        """Return an invented entity of the same kind that no graph has. It is the same for the same purpose."""
         kind = self.family(self._store.row(like.id))
         name = self._free_name(f"made up {purpose}", lambda draw, _: invented_name(kind, draw))
         return KgNode(id=f"{purpose}~", label=name, aliases=(), kind=like.kind, role=like.role, matches=1)
@@ -186,7 +188,7 @@ class WorldNames:
 
 
 def invented_name(kind: str, draw: random.Random) -> str:
-    """A name for something of this kind."""
+    """Return an invented name for something of this kind."""
     word, last = _word(draw), kind.split()[-1] if kind else ""
     if kind == PERSON:
         return f"{draw.choice(_GIVEN)} {word}"

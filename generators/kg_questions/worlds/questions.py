@@ -1,4 +1,5 @@
-"""What a world may ask: paths of the graph under the world's names, with what each hop looks up, and comparisons.
+"""Make the questions of a world: paths of the graph under the world's names, with what each hop looks up, and
+comparisons.
 
 A world is closed: a fact that its documents do not state does not hold in it. So any relation may be followed either
 way wherever the graph has one entity at its end, which in the open world would prove nothing.
@@ -40,14 +41,15 @@ class WorldHop:
     """One step to an answer: a document to find, and what to read there."""
 
     question: str
-    """Refers to the answers of earlier hops as `#k`."""
+    """The hop's question, which refers to the answers of earlier hops as `#k`."""
     query: str
-    """The same with their names."""
+    """The hop's question with the names of those answers."""
     answer: KgNode
     facts: tuple[KgFact, ...]
-    """Stated by the document: one, or two that meet. None where there is nothing to look up."""
+    """Facts that the document states: one, or two that meet. Empty where there is nothing to look up."""
     about: KgNode | None
-    """Whose document states them. The known end of one fact; where facts meet, the end that they lead to."""
+    """The entity whose document states the facts: the known end of one fact; where facts meet, the end that they lead
+    to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,21 +62,21 @@ class WorldQuestion:
     hops: tuple[WorldHop, ...]
     num_facts: int
     entities: frozenset[str]
-    """Ids of all entities that it rests on, years aside."""
+    """Ids of all entities that the question rests on, years aside."""
 
     @property
     def answer(self) -> KgNode:
-        """What the last hop finds."""
+        """The entity that the last hop finds."""
         return self.hops[-1].answer
 
     @property
     def looked_up(self) -> list[tuple[int, WorldHop, KgNode]]:
-        """The hops that a search is made for: place, hop, whose document."""
+        """Return the hops that a search is made for: their place, the hop, and the entity whose document it needs."""
         return [(place, hop, hop.about) for place, hop in enumerate(self.hops) if hop.about is not None]
 
 
 def path_config(store: KgStore, config: WorldConfig, hops: int, most_per_answer: int) -> KgPathConfig:
-    """Which paths a closed world asks: none of the rules that the open world needs."""
+    """Return which paths a closed world asks: none of the rules hold that the open world needs."""
     every = tuple(names[0] for names in store.relation_names)
     return KgPathConfig(
         hops=(hops,),
@@ -104,7 +106,7 @@ def path_config(store: KgStore, config: WorldConfig, hops: int, most_per_answer:
 def sample_questions(
     store: KgStore, names: WorldNames, config: WorldConfig, hops: int, most_per_answer: int
 ) -> Iterator[WorldQuestion]:
-    """Questions over paths of so many facts, until the graph has no more."""
+    """Yield questions over paths of so many facts, until the graph has no more."""
     sampler = PathSampler(store, path_config(store, config, hops, most_per_answer), config.seed * 10 + hops)
     while chains := list(sampler.sample(_BATCH)):  # in batches, each of which has all forms
         for chain in chains:
@@ -123,7 +125,7 @@ def _is_askable(store: KgStore, names: WorldNames, chain: FactChain) -> bool:
 
 
 def of_chain(chain: FactChain) -> WorldQuestion:
-    """The question for a path under the world's names, hop by hop."""
+    """Return the question for a path under the world's names, hop by hop."""
     wording = compose(chain)
     nodes = {node.id: node for node in (*chain.starts, *chain.found)}
     hops: list[WorldHop] = []
@@ -145,7 +147,7 @@ def of_chain(chain: FactChain) -> WorldQuestion:
 
 
 def reads_well(question: WorldQuestion, most_words: int = _MOST_WORDS) -> bool:
-    """Is it of a bearable length, and does it name neither its answer nor a bridge?"""
+    """Tell whether a question is short enough, and names neither its answer nor a bridge."""
     text = question.question
     if len(text.split()) > most_words or _LEFT_OVER.search(text):
         return False
@@ -157,7 +159,7 @@ def reads_well(question: WorldQuestion, most_words: int = _MOST_WORDS) -> bool:
 def sample_comparisons(
     store: KgStore, names: WorldNames, config: WorldConfig, most_per_answer: int
 ) -> Iterator[WorldQuestion]:
-    """Questions which of two things of a kind has the earlier year: born, founded, published …"""
+    """Yield questions which of two things of a kind has the earlier year: born, founded, published …"""
     draw = random.Random(f"{config.seed} comparisons")
     groups = _with_years(store, names)
     used: dict[int, int] = {}
@@ -191,7 +193,7 @@ def _years(store: KgStore) -> frozenset[int]:
 
 
 def is_of_years(label: str) -> bool:
-    """Is this relation called after years?"""
+    """Tell whether a relation is called after years."""
     return "year" in label.casefold().split()
 
 

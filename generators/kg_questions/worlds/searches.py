@@ -1,4 +1,4 @@
-"""Searches of a world with the project's BM25: where each question's documents stand, and which questions are kept.
+"""Search a world with the project's BM25: find where each question's documents stand, and which questions are kept.
 
 A question is *clean* when a search in the words of each sub-question has the right document first. It is *misled* when
 at one hop or more a look-alike is first instead, and another wording of the same fact has the right one first. No other
@@ -31,31 +31,32 @@ _MOST_OF_ONE = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldSearch:
-    """One hop as it is searched: a line of `searches.jsonl`."""
+    """One hop of a question as it is searched: a line of `searches.jsonl`."""
 
     question_id: str
     kind: str
-    """Of the question: `1 hop`, `2 hops`, `comparison`. Two facts that meet are two hops, and one search."""
+    """Kind of the question: `1 hop`, `2 hops`, `comparison`. Two facts that meet are two hops, and one search."""
     hop: int
-    """From 1."""
+    """Number of the hop, from 1."""
     query: str
     """The sub-question, with the names of what was found before."""
     answer: str
     document: str
-    """Id of the one that states it."""
+    """Id of the document that states the answer."""
     title: str
     sentences: tuple[str, ...]
-    """That state it."""
+    """Sentences that state the answer."""
     rank: int | None
-    """Of the document in a search for `query`, from 1; None when it is not among the passages."""
+    """Rank of the document in a search for `query`, from 1; None when it is not among the passages."""
     first_title: str
-    """Of the document that is first."""
+    """Title of the document that is first."""
     is_misled: bool
-    """Is that a look-alike?"""
+    """Whether the first document is a look-alike."""
     reworded: str
-    """A query that has the right document first; `query` itself where that does."""
+    """A query that has the right document first; `query` itself where it does."""
     false_answer: str
-    """Of a hop that misleads: what who believes the look-alike ends with, where the graph goes on from there."""
+    """The answer of the question when the look-alike of a misleading hop is believed, where the graph goes on from
+    there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,16 +66,16 @@ class SearchedQuestion:
     question: WorldQuestion
     searches: tuple[WorldSearch, ...]
     is_found_at_once: bool
-    """Does one search in the question's own words bring a passage that has the answer?"""
+    """Whether one search in the question's own words brings a passage that has the answer."""
 
     @property
     def is_misled(self) -> bool:
-        """Is a look-alike first at some hop?"""
+        """Whether a look-alike is first at some hop."""
         return any(search.is_misled for search in self.searches)
 
 
 def rewordings(hop: WorldHop, about: KgNode) -> list[str]:
-    """Other searches for what a hop looks up: by every statement of its facts, and by name and relation."""
+    """Return other searches for what a hop looks up: by every statement of its facts, and by name and relation."""
     queries = [hop.query]
     for fact in hop.facts:
         if about.id == hop.answer.id:
@@ -87,7 +88,7 @@ def rewordings(hop: WorldHop, about: KgNode) -> list[str]:
 def measure(
     questions: Iterable[WorldQuestion], corpus: Corpus, retriever: Retriever, passages: int
 ) -> Iterable[SearchedQuestion | None]:
-    """Each question with its searches; None for one that is neither clean nor misled."""
+    """Yield each question with its searches; None for one that is neither clean nor misled."""
     searcher = _Searcher(corpus, retriever, passages, {each.id: each.text for each in corpus.documents})
     for question in questions:
         yield asyncio.run(searcher.measured(question))
@@ -184,16 +185,16 @@ class Chooser:
 
     config: WorldConfig
     chosen: dict[str, list[SearchedQuestion]] = field(default_factory=dict)
-    """By split: `questions`, and `test` where one is wanted."""
+    """The chosen questions by split: `questions`, and `test` where one is wanted."""
     is_short: bool = False
-    """Were there too few of one sort?"""
+    """Whether there were too few questions of one sort."""
     _quotas: dict[str, dict[str, _Quota]] = field(default_factory=dict)
     _owner: dict[str, str] = field(default_factory=dict)
     _answers: dict[str, Counter[str]] = field(default_factory=dict)
 
     def choose(self, candidates: Sequence[SearchedQuestion]) -> None:
-        """First with the wanted share of misled ones; then, where one sort is short, with the other; last, in the place
-        of what quotas lack, any."""
+        """Choose questions: first with the wanted share of misled ones; then, where one sort is short, with the other;
+        last, in the place of what quotas lack, any."""
         self.chosen = {split: [] for split in self._sizes()}
         self._answers = {split: Counter() for split in self._sizes()}
         self._owner = {}
@@ -207,7 +208,7 @@ class Chooser:
                 self._take(each, is_strict=False)
 
     def missing(self) -> dict[str, int]:
-        """How many questions are still wanted, by kind; over all splits."""
+        """Return how many questions are still wanted, by kind, over all splits."""
         found: Counter[str] = Counter()
         for quotas in self._quotas.values():
             found.update({kind: quota.left for kind, quota in quotas.items() if kind != _INSTEAD})
@@ -215,7 +216,7 @@ class Chooser:
 
     @property
     def is_full(self) -> bool:
-        """Are there as many questions as are wanted, whatever they are?"""
+        """Tell whether there are as many questions as are wanted, whatever they are."""
         return all(len(self.chosen[split]) == size for split, size in self._sizes().items())
 
     def _sizes(self) -> dict[str, int]:
@@ -265,24 +266,24 @@ class Chooser:
 
 
 def most_per_answer(questions: int) -> int:
-    """Questions of so many that may have one answer."""
+    """Return how many of so many questions may have one answer."""
     return max(1, int(_MOST_OF_ONE * questions))
 
 
 def kind_of(question: WorldQuestion) -> str:
-    """What quotas are set by: `1 hop`, `2 hops`, `comparison`."""
+    """Return the kind by which quotas count a question: `1 hop`, `2 hops`, `comparison`."""
     if question.form == "comparison":
         return question.form
     return f"{question.num_facts} hop{'s' if question.num_facts > 1 else ''}"
 
 
 def names_of(demand: Demand) -> list[str]:
-    """What the quotas of a demand are called in a world."""
+    """Return the names that the quotas of a demand have in a world."""
     return [f"{place}. {quota}" for place, quota in enumerate(demand.quotas, start=1)]
 
 
 def as_question(each: SearchedQuestion) -> Question:
-    """As all readers of questions take it."""
+    """Return the question in the form that all readers of questions take."""
     question = each.question
     return Question(
         id=question.id,
@@ -330,7 +331,8 @@ def _quotas(size: int, config: WorldConfig) -> dict[str, _Quota]:
 
 
 def figures_of(chosen: dict[str, list[SearchedQuestion]], corpus: Corpus, config: WorldConfig) -> dict[str, Any]:
-    """What was measured: over the world's documents, with as many passages as a search has here."""
+    """Return the measured figures of the chosen questions over the world's documents, with `config.passages` a
+    search."""
     every = [each for questions in chosen.values() for each in questions]
     needed = {search.document for each in every for search in each.searches}
     alike = {like.document for like in corpus.look_alikes.values()}
@@ -360,7 +362,7 @@ def _of_split(questions: Sequence[SearchedQuestion]) -> dict[str, Any]:
 
 
 def describe(figures: dict[str, Any]) -> str:
-    """Figures as lines for people."""
+    """Return figures as lines for people."""
     lines = [
         f"{figures['documents']:,} documents: {figures['gold_documents']:,} that questions need, "
         f"{figures['look_alikes']:,} look-alikes, {figures['distractors']:,} others"

@@ -1,4 +1,4 @@
-"""A fact in sentences: what a document says of it, and what a search says that does not know its end yet."""
+"""State a fact in sentences: for a document, and for a search that does not know its end yet."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class Statement:
     """One way to state a fact."""
 
     form: str
-    """With `{h}` for the head of the triple and `{t}` for its tail."""
+    """Sentence with `{h}` for the head of the triple and `{t}` for its tail."""
     text: str
     """A sentence without its full stop, with both ends by name."""
     query: str
-    """It without the name that is looked for."""
+    """The sentence without the name that is looked for."""
     predicate: str
-    """Of a sentence that begins with the end that is known: all that follows it. Else empty."""
+    """All that follows the known end, in a sentence that begins with it; else empty."""
 
     def shared(self, words: frozenset[str]) -> int:
-        """How many words of another text it has."""
+        """Count the words that the statement shares with another text."""
         return len(words & set(words_of(self.text)))
 
 
 def statements_of(fact: KgFact, known: KgNode, found: KgNode) -> list[Statement]:
-    """All ways to state a fact, the plainest first; two or more but for few relations."""
+    """Return all ways to state a fact, the plainest first; two or more but for few relations."""
     nodes = {known.id: known, found.id: found}
     head, tail = nodes[fact.triple.head], nodes[fact.triple.tail]
     label = fact.triple.relation_label.casefold()
@@ -62,7 +62,7 @@ def statements_of(fact: KgFact, known: KgNode, found: KgNode) -> list[Statement]
 
 
 def keywords_of(fact: KgFact, known: KgNode) -> list[str]:
-    """Searches without a sentence: the name with the relation's label, and with its kind."""
+    """Return searches without a sentence: the name with the relation's label, and with its kind."""
     label = fact.triple.relation_label.rpartition(" / ")[2]
     kind = known.role or known.kind
     return [f"{known.label} {label}", f"{kind} {known.label} {label}".strip()]

@@ -1,1 +1,1 @@
-"""A search rehearsed without a model: a made-up world that behaves as was counted from recorded runs."""
+"""Rehearse a search without a model, in a made-up world that behaves as was counted in recorded runs."""

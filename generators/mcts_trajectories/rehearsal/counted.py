@@ -1,4 +1,4 @@
-"""How a model, its policy and its retrieval behaved in recorded runs, counted; what a rehearsal rests on.
+"""Counts of how a model, its policy and its retrieval behaved in recorded runs, on which a rehearsal rests.
 
 The counts are made by `benchmarks/search_counts.py` and lie in `counted.yaml`, with the recording and the command. A
 count is a pair: so many of so many.
@@ -18,21 +18,21 @@ from trailforge.schemas import from_dict
 
 COUNTED = Path(__file__).parent / "counted.yaml"
 Share = tuple[int, int]
-"""So many of so many."""
+"""A count as a pair: so many of so many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
-    """What decides how a search goes on. Each is (so many, of so many)."""
+    """Counts that decide how a search goes on. Each is a pair: so many of so many."""
 
     alike: Share
-    """Sub-questions of the policy's leaf plans that are as long as the gold decomposition: those in its words."""
+    """Sub-questions in the gold decomposition's words, of those in leaf plans of the policy that are as long as it."""
     found: Share
     """Gold sub-questions whose own query found a passage that states the answer."""
     found_reworded: Share
-    """Of those whose query found none: rollouts in other words that did."""
+    """Rollouts in other words whose query found such a passage, of those where the gold query found none."""
     lost: Share
-    """Wordings of a query that had found its passage, those that did not find it."""
+    """Wordings that lost a query's passage, of the wordings of queries that had found it."""
     wordings: Share
     """Usable wordings, of those that were asked for; where no replies were recorded (0 of 0), all are taken for
     usable."""
@@ -40,16 +40,16 @@ class Behaviour:
     """First answers to gold sub-questions, in their words or the policy's, that were right where a passage states
     them."""
     remembered: Share
-    """… where none does."""
+    """First answers to gold sub-questions that were right although no passage states them."""
     abstained: Share
-    """Of the first answers that were not right where no passage states one: no answer at all."""
+    """Replies without any answer, of the first answers that were not right where no passage states one."""
     unsplit: Share
     """Rollouts of the policy's plans that were not split to the end and were right: one answer took several
     passages."""
     unstable: Share
-    """Prompts that were answered again: those that were once answered otherwise than at first."""
+    """Prompts that were once answered otherwise than at first, of those that were answered again."""
     redrawn: Share
-    """Further draws of such prompts: those that said something else than the first answer."""
+    """Further draws of such prompts that said something else than the first answer."""
     splits: Share
     """Splits that gave a plan that the tree did not have, of those that were proposed."""
     plans: Share
@@ -58,7 +58,7 @@ class Behaviour:
     malformed: Share
     """Replies with splits or verdicts that could not be read."""
     unsupported: Share
-    """Questions with rows that the model told: those of which it said that a claim is not stated."""
+    """Questions for which the model said that a claim is not stated, of those with rows that it told."""
     stated_mistakes: Share
     """Mistakes of which the model that told their rows, or a reader, said that the passages state them."""
     unvaried: Share
@@ -73,20 +73,21 @@ class Outcome:
     questions: int
     calls: int
     hops: dict[int, int]
-    """Questions by the steps of their gold decomposition."""
+    """Number of questions by the steps of their gold decomposition."""
     calls_for: dict[str, int]
-    """Calls by purpose; empty without a recording."""
+    """Number of calls by purpose; empty without a recording."""
     accepted: int
-    """Rows that the run accepted, by the filters of its time."""
+    """Number of rows that the run accepted, by the filters of its time."""
     rows: dict[str, int]
-    """Rows by kind that today's rules make of its trees, but for those that a model or a reader said to be untrue."""
+    """Number of rows by kind that today's rules make of its trees, but for those that a model or a reader said to be
+    untrue."""
     origins: dict[str, int]
-    """… and by whose plan they follow."""
+    """Number of such rows by the origin of the plan that they follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRun:
-    """One recorded run."""
+    """One recorded run of a model."""
 
     name: str
     behaviour: Behaviour
@@ -95,18 +96,18 @@ class RecordedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """Recorded runs of one model."""
+    """The recorded runs of one model."""
 
     source: str
     """What was recorded, in words."""
     command: str
-    """What counted it."""
+    """The command that counted it."""
     preset: str
-    """By which the runs would be made today."""
+    """The preset by which the runs would be made today."""
     readings: tuple[RecordedRun, ...]
 
     def behaviour(self, leave_out: str = "") -> Behaviour:
-        """Of all readings but the one that is named, summed."""
+        """Return the sums of all runs' counts, without the run that is named."""
         return functools.reduce(add_behaviours, [each.behaviour for each in self.readings if each.name != leave_out])
 
 
@@ -114,24 +115,24 @@ T = TypeVar("T")
 
 
 def read_counted(model: str, path: Path = COUNTED) -> Counted:
-    """The counts of a model: `embedded`, the packaged one; `strong`, as a preset with a server means it, among each
-    question's own paragraphs; or `strong_corpus`, over a corpus."""
+    """Read the counts of a model: `embedded`, the packaged one; `strong`, as a preset with a server means it, among
+    each question's own paragraphs; or `strong_corpus`, over a corpus."""
     return from_dict(Counted, yaml.safe_load(path.read_text(encoding="utf-8"))[model])
 
 
 def share_of(counted: Share) -> float:
-    """As a number; 0 where there was nothing to be counted."""
+    """Return a count as a number; 0 where there was nothing to be counted."""
     some, of = counted
     return some / of if of else 0.0
 
 
 def with_shares(behaviour: Behaviour, **shares: float) -> Behaviour:
-    """With other shares than the counted ones, of a thousand."""
+    """Return the behaviour with these shares in place of the counted ones, each as so many of a thousand."""
     return replace(behaviour, **{name: (round(1000 * share), 1000) for name, share in shares.items()})
 
 
 def add_behaviours(left: Behaviour, right: Behaviour) -> Behaviour:
-    """Both counts, summed."""
+    """Return the sum of both counts."""
     return Behaviour(
         **{each.name: _sum([getattr(left, each.name), getattr(right, each.name)]) for each in fields(Behaviour)}
     )

@@ -39,21 +39,22 @@ _FILLER = "It was there that many of them had come to know one another in those 
 
 
 def name_of(*parts: str) -> str:
-    """An invented name of four syllables, always the same for the same parts."""
+    """Return an invented name of four syllables, always the same for the same parts."""
     digest = hashlib.sha256("|".join(parts).encode()).digest()
     return "".join(_SYLLABLES[byte % len(_SYLLABLES)] for byte in digest[:4]).capitalize()
 
 
 @dataclass(frozen=True, slots=True)
 class ChainQuestion:
-    """What a sub-question asks: relations from the outermost inwards, and the name, `#k` or `[E]` they begin at."""
+    """What a sub-question asks: relations from the outermost inwards, and the name, `#k` or `[E]` at which they
+    begin."""
 
     relations: tuple[str, ...]
     subject: str
 
     @property
     def answer(self) -> str:
-        """What is true in this world."""
+        """The answer that is true in this world."""
         entity = self.subject
         for relation in reversed(self.relations):
             entity = name_of(relation, entity)
@@ -64,12 +65,12 @@ class ChainQuestion:
         return f"What is the {' of the '.join(self.relations)} of {self.subject}?"
 
     def gold_text(self) -> str:
-        """… in other words, which the gold decomposition may have."""
+        """The question in other words, which the gold decomposition may have."""
         return f"Who or what is the {' of the '.join(self.relations)} of {self.subject}?"
 
 
 def read_question(text: str) -> ChainQuestion:
-    """What any wording of this world asks."""
+    """Return what a question in any wording of this world asks."""
     words = tuple(word for word in re.findall(r"[a-z]+", text) if word in RELATIONS)
     subjects = _SUBJECT.findall(text)
     return ChainQuestion(words, subjects[-1] if subjects else "")
@@ -78,7 +79,7 @@ def read_question(text: str) -> ChainQuestion:
 def make_question(
     number: int, seed: int | str, hops: int, behaviour: Behaviour | None = None, *, has_gold: bool = True
 ) -> Question:
-    """Question `number` of so many hops, with its gold decomposition or without one.
+    """Make question `number` of so many hops, with its gold decomposition or without one.
 
     That is worded as the policy would as often as was counted; without a behaviour never.
     """
@@ -103,7 +104,7 @@ def make_question(
 
 
 class Engine(Retriever):
-    """Finds the passage that answers a sub-question, or does not: by what is asked, and a little by its wording."""
+    """Finds the passage that answers a sub-question, or fails to: by what is asked, and a little by its wording."""
 
     def __init__(self, question: Question, behaviour: Behaviour, words: int) -> None:
         """`words`: that a passage has at least."""
@@ -111,7 +112,7 @@ class Engine(Retriever):
         self._golds = {read_question(hop.question).relations: hop.question for hop in question.decomposition}
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """As `Retriever.retrieve`."""
+        """Return passages as `Retriever.retrieve` does."""
         asked = read_question(query)
         innermost, behaviour = asked.relations[-1] if asked.relations else "", self._behaviour
         hop = f"{self._id}|{innermost}|{asked.subject}"
@@ -147,7 +148,7 @@ class Engine(Retriever):
 
 
 class Engines(Retrieval):
-    """Retrieval over the world."""
+    """Retrieval over the made-up world."""
 
     def __init__(self, behaviour: Behaviour, words: int = 0) -> None:
         """`words`: of a passage, at least."""
@@ -155,11 +156,11 @@ class Engines(Retrieval):
         self._behaviour, self._words = behaviour, words
 
     async def for_question(self, question: Question) -> Retriever:
-        """As `Retrieval.for_question`."""
+        """Return the retriever of a question as `Retrieval.for_question` does."""
         return Engine(question, self._behaviour, self._words)
 
     async def best_sentences(self, query: str, passages: Sequence[Passage], n: int) -> list[tuple[Passage, str]]:
-        """The first of each passage: what the world says stands there."""
+        """Return the first sentence of each passage, which states what the world says."""
         sentences = [(p, f"{each.strip(' .')}.") for p in passages for each in p.text.split(". ") if each.strip(" .")]
         return sentences[:n]
 
@@ -179,7 +180,7 @@ class ChainModel:
         """Of the calls, each counted once."""
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
-        """As `ModelClient.complete`."""
+        """Return a reply as `ModelClient.complete` does."""
         reply = self._replies.get(request.key)
         if reply is None:
             prompt = request.prompt if isinstance(request.prompt, str) else request.prompt[-1].content

@@ -1,4 +1,5 @@
-"""What the model that tells a trajectory says against it, and which rows of its question that speaks against."""
+"""Collect what the model that tells a trajectory says against it, and find the rows of its question that this
+concerns."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ DoubtReason = Literal[
     "unsupported_claim", "mistake_is_stated", "other_answers", "unfit_query", "needless_search", "untrue_reflection"
 ]
 DOUBTS: tuple[str, ...] = get_args(DoubtReason)
-"""Reasons to reject a row that the model which tells it gives."""
+"""Reasons for rejecting a row that the model which tells it gives."""
 _REASONS: Mapping[str, DoubtReason] = {
     "stated": "unsupported_claim",
     "fits": "unfit_query",
@@ -36,7 +37,7 @@ _OF_CLAIMS = ("unsupported_claim", "other_answers")
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """What the model that tells a row does not hold with."""
+    """One objection of the model that tells a row."""
 
     reason: DoubtReason
     step: Step
@@ -45,8 +46,8 @@ class Doubt:
 
 
 def doubts_of(story: Story, reply: ThoughtsReply) -> list[Doubt]:
-    """What a reply denies, the mistakes that it says are stated, and the claims for which it cites what does not bear
-    them out; what it does not answer is no doubt."""
+    """Return what a reply denies, the mistakes that it says are stated, and the claims for which it cites what does not
+    bear them out; what it does not answer is no doubt."""
     doubts: list[Doubt] = []
     for field in fields_of(story):
         said = reply.get(f"turn_{field.turn}", {}).get(field.name)
@@ -99,11 +100,11 @@ def _is_borne_out(story: Story, position: int, quote: str) -> bool:
 
 
 def doubtful(row: Trajectory, doubts: Sequence[Doubt]) -> Verdict:
-    """The first reason for which the model's own word speaks against a row. Score: how many of its steps it is about.
+    """Reject a row for the first reason that the model's own doubts give. Score: how many of its steps it is about.
 
     `doubts`: of this row or of another one of its question. A query that serves no purpose serves none in any row; one
     that looks for what is known is needless after the same searches; a claim counts by its query and answer, and so
-    does a mistake. A mistake that the passages state is another answer to whoever concludes something else there.
+    does a mistake. A mistake that the passages state is another answer for a row that concludes something else there.
     """
     for reason in get_args(DoubtReason):
         meant = [

@@ -1,4 +1,4 @@
-"""What the model is asked that tells a trajectory: of each turn the fields of its reply, in order, and what each holds.
+"""Define what the model that tells a trajectory is asked: the fields of its reply for each turn, and what each holds.
 
 Beside the thoughts it says by true and false whether the passages state each claim, a mistake's too, whether a search
 serves its purpose and looks for what is still missing, and whether the reason for a reflection is true; and it names
@@ -39,7 +39,7 @@ _QUESTIONS: tuple[str, ...] = get_args(_Question)
 
 @dataclass(frozen=True, slots=True)
 class ReplyField:
-    """A field of the reply."""
+    """One field of the reply, with what it holds."""
 
     turn: int
     name: str
@@ -48,7 +48,8 @@ class ReplyField:
 
 
 def describe(story: Story) -> str:
-    """The turns as the prompt tells them: what was seen before each, what is to be written, what was done then."""
+    """Describe the turns as the prompt tells them: what was seen before each, what is to be written, what was done
+    then."""
     lines: list[str] = []
     fields = list(fields_of(story))
     for number, turn in enumerate(outline(story), start=1):
@@ -65,7 +66,7 @@ def describe(story: Story) -> str:
 
 
 def reply_schema(story: Story) -> dict[str, Any]:
-    """JSON schema of a reply: an object for each turn, its fields in the order in which they are thought."""
+    """Return the JSON schema of a reply: an object for each turn, its fields in the order in which they are thought."""
     turns: dict[str, dict[str, Any]] = {}
     for field in fields_of(story):
         kind = "boolean" if field.holds in _QUESTIONS else "string"
@@ -74,7 +75,7 @@ def reply_schema(story: Story) -> dict[str, Any]:
 
 
 def form(story: Story) -> str:
-    """An empty reply, as the prompt shows it."""
+    """Return an empty reply, as the prompt shows it."""
     turns: dict[str, dict[str, str]] = {}
     for field in fields_of(story):
         turns.setdefault(f"turn_{field.turn}", {})[field.name] = _TRUE_OR_FALSE if field.holds in _QUESTIONS else "…"
@@ -82,8 +83,8 @@ def form(story: Story) -> str:
 
 
 def fields_of(story: Story) -> Iterator[ReplyField]:
-    """Of each turn, in their order; a claim comes with the sentence that it rests on, and what the model is asked comes
-    with what it is about. A second one is named so."""
+    """Yield the fields of each turn in their order; a claim comes with the sentence that it rests on, and what the
+    model is asked comes with what it is about. A second one is named so."""
     for number, turn in enumerate(outline(story), start=1):
         names: list[str] = []
         for part in turn.parts:
@@ -112,7 +113,7 @@ def _names(story: Story, part: ThoughtPart) -> tuple[_Name, ...]:
 
 
 def text_of(reply: ThoughtsReply, field: ReplyField) -> str:
-    """What a reply holds in a field, on one line."""
+    """Return what a reply holds in a field, on one line."""
     return " ".join(str(reply[f"turn_{field.turn}"][field.name]).split())
 
 
@@ -166,7 +167,7 @@ def _wanted(story: Story, field: ReplyField) -> str:
 
 
 def sub_question_of(story: Story, position: int) -> str:
-    """The sub-question of a step, with the answers that the steps before it found."""
+    """Return the sub-question of a step, with the answers that the steps before it found."""
     found = {step.index + 1: step.answer for step in story.steps[:position] if not step.is_mistake}
     return resolve(story.steps[position].sub_question, found)
 

@@ -1,8 +1,9 @@
-"""Steps to conversations (MSearcher, section 3.1.4 and appendix A): a plan thought, a search per step, a final answer.
+"""Turn steps into conversations (MSearcher, section 3.1.4 and appendix A): a plan thought, a search per step, a final
+answer.
 
-`outline` says what has to be told in each turn; who tells it are sentences drawn from `prompts/connectives.yaml`, here,
-by a generator seeded with the trajectory's uid, so that a trajectory always reads the same, or the model (`thoughts`).
-Tool turns carry `train = False`.
+`outline` says what has to be told in each turn; it is told in sentences drawn from `prompts/connectives.yaml`, here,
+by a generator seeded with the trajectory's uid, so that a trajectory always reads the same, or by the model
+(`thoughts`). Tool turns carry `train = False`.
 """
 
 from __future__ import annotations
@@ -46,21 +47,21 @@ _NO_NAMES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """What a conversation is made of: its steps, and where it turns."""
+    """The content of a conversation: its steps, and where it turns."""
 
     question: str
     plan: tuple[str, ...]
     """The plan that leads to the answer."""
     first_plan: tuple[str, ...]
-    """The plan it begins with; differs from `plan` only for decomposition errors."""
+    """The plan that the conversation begins with; it differs from `plan` only for decomposition errors."""
     steps: tuple[Step, ...]
     error: ErrorType | None
     answer: str
     reasoning_rows: ReasoningRows = "search"
 
     def rereads(self, position: int) -> bool:
-        """Whether a step reads passages of an earlier one, without a search: see `read_on`. What mends a mistake reads
-        those of the mistake, which was a wrong reading."""
+        """Tell whether a step reads passages of an earlier one without a search; see `read_on`. What mends a mistake
+        reads those of the mistake, which was a wrong reading."""
         if self.reasoning_rows == "search" or not position:
             return False
         (*before, last), step = self.steps[:position], self.steps[position]
@@ -69,7 +70,7 @@ class Story:
         return not step.is_mistake and any(step.passages == each.passages for each in (*before, last))
 
     def searches(self) -> list[int]:
-        """The positions of the steps that search."""
+        """Positions of the steps that search."""
         return [position for position in range(len(self.steps)) if not self.rereads(position)]
 
 
@@ -80,7 +81,7 @@ class ThoughtPart:
     name: PartName
     kind: SpanKind | None
     step: int
-    """Position of the step that it is about."""
+    """Position of the step that the part is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +90,12 @@ class TurnOutline:
 
     parts: tuple[ThoughtPart, ...]
     search: int | None
-    """Position of the step that it searches for; None for the turn that answers."""
+    """Position of the step that the turn searches for; None for the turn that answers."""
 
 
 def read_on(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The steps, those that search for what was shown before with the passages of the step that showed it: the answer
-    stood there, and a row tells nobody to look it up again."""
+    """Return the steps; those that search for what was shown before have the passages of the step that showed it: the
+    answer stood there, and a row tells nobody to look it up again."""
     read = list(steps)
     for place, step in enumerate(steps):
         if (shown := shown_at(steps, place)) is not None:
@@ -103,7 +104,7 @@ def read_on(steps: Sequence[Step]) -> tuple[Step, ...]:
 
 
 def outline(story: Story) -> list[TurnOutline]:
-    """What is told in which turn."""
+    """Return what is told in which turn."""
     turns: list[TurnOutline] = []
     parts = [ThoughtPart("plan", "plan" if len(story.first_plan) > 1 else None, 0)]
     for position, step in enumerate(story.steps):
@@ -122,7 +123,7 @@ def outline(story: Story) -> list[TurnOutline]:
 def conversation(
     story: Story, thoughts: Sequence[Sequence[Sentence]]
 ) -> tuple[tuple[Message, ...], tuple[TextSpan, ...]]:
-    """The conversation of a story and its spans; `thoughts`: of each turn of its outline."""
+    """Return the conversation of a story and its spans. `thoughts`: those of each turn of its outline."""
     messages = [*REACT.opening(story.question)]
     spans: list[TextSpan] = []
     for turn, sentences in zip(outline(story), thoughts, strict=True):
@@ -138,7 +139,7 @@ def conversation(
 
 
 def narrate(story: Story, *, seed: str) -> tuple[tuple[Message, ...], tuple[TextSpan, ...]]:
-    """The conversation of a story in sentences from fixed pools, and its spans."""
+    """Tell a story in sentences from fixed pools; return its conversation and its spans."""
     narrator = _Narrator(story, seed)
     return conversation(
         story, [[sentence for part in turn.parts for sentence in narrator.render(part)] for turn in outline(story)]
@@ -146,7 +147,7 @@ def narrate(story: Story, *, seed: str) -> tuple[tuple[Message, ...], tuple[Text
 
 
 def story_of(row: Trajectory, reasoning_rows: ReasoningRows) -> Story:
-    """The story that a row tells."""
+    """Return the story that a row tells."""
     return Story(
         question=row.question,
         plan=row.plan,
@@ -159,17 +160,17 @@ def story_of(row: Trajectory, reasoning_rows: ReasoningRows) -> Story:
 
 
 def with_answer(ending: Message, answer: str) -> Message:
-    """The last turn with another final answer. Raises `MalformedReply` for a turn that breaks the grammar."""
+    """Return the last turn with another final answer. Raises `MalformedReply` for a turn that breaks the grammar."""
     return replace(ending, content=REACT.render_turn(Turn(thought=thought_in(ending), answer=answer)))
 
 
 def thought_in(turn: Message) -> str:
-    """Of a turn of the agent. Raises `MalformedReply` for one that breaks the grammar."""
+    """Return the thought of an agent's turn. Raises `MalformedReply` for a turn that breaks the grammar."""
     return REACT.parse_turn(turn.content, strict=True).thought
 
 
 def mismatch(row: Trajectory) -> str:
-    """What a row's conversation says otherwise than its fields, in one line; empty when it says the same.
+    """Return where a row's conversation differs from its fields, in one line; empty when it does not.
 
     Held against each other are the question, each search with what it found, and the final answer, which has to be
     what the last step found. The thoughts are free.
@@ -200,17 +201,17 @@ def mismatch(row: Trajectory) -> str:
 
 
 def rereads(row: Trajectory) -> bool:
-    """Whether a step of it reads what was shown before, without a search."""
+    """Tell whether a step of the row reads what was shown before, without a search."""
     return sum(message.role == "tool" for message in row.messages) < len(row.steps)
 
 
 def told_story(row: Trajectory) -> Story:
-    """The story as the row's conversation tells it."""
+    """Return the story as the row's conversation tells it."""
     return story_of(row, "reread" if rereads(row) else "search")
 
 
 def sft_row(row: Trajectory) -> SftRow:
-    """The whole conversation as one row; the loss is taken on every assistant turn."""
+    """Return the whole conversation as one row; the loss is taken on every assistant turn."""
     truth = make_truth((row.answer, *row.answer_aliases), protocol=REACT.name)
     right_by = find_right_by(row.final_answer, truth)
     made = whole_conversation(
@@ -292,7 +293,7 @@ class _Narrator:
 
 
 def stands_in_passages(step: Step) -> bool:
-    """Whether the answer was read in a passage; yes and no are read out of passages that do not say them."""
+    """Tell whether the answer was read in a passage; yes and no are read out of passages that do not say them."""
     is_verdict = normalize_answer(step.answer) in ("yes", "no")
     return not step.from_memory and (
         is_verdict or any(states(f"{p.title}. {p.text}", step.answer) for p in step.passages)
@@ -300,7 +301,8 @@ def stands_in_passages(step: Step) -> bool:
 
 
 def cited_passage(step: Step) -> Passage | None:
-    """The first passage that has the answer and names most of what the query names; None when none names anything."""
+    """Return the first passage that has the answer and names most of what the query names; None when none names
+    anything."""
     having = [passage for passage in step.passages if states(passage.text, step.answer)]
     best = max(having, key=lambda passage: _shared_names(step.query, passage), default=None)
     return best if best is not None and _shared_names(step.query, best) else None
@@ -318,5 +320,5 @@ def _shared_names(query: str, passage: Passage) -> int:
 
 
 def list_plan(plan: Sequence[str]) -> str:
-    """A plan on one line, its sub-questions numbered."""
+    """Write a plan on one line, with its sub-questions numbered."""
     return " ".join(f"{number}. {text}" for number, text in enumerate(plan, start=1))

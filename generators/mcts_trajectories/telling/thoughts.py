@@ -1,4 +1,4 @@
-"""The thoughts of a finished trajectory, written by the model in one reply and held against the steps by code.
+"""Have the model write the thoughts of a finished trajectory in one reply, and hold them against the steps by code.
 
 The model is shown the steps alone, turn by turn: no gold answer, filter or reward. It returns each part of each thought
 as a field of its own, so that the parts' spans are known. Where a reply does not hold, the model is told why and asked
@@ -36,16 +36,16 @@ PURPOSE = "thoughts"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThoughtsConfig:
-    """Who words the thoughts, and how the model is asked."""
+    """Whether sentences from fixed pools or the model word the thoughts, and how the model is asked."""
 
     source: ThoughtSource = "templates"
     max_tokens: int = 4096
     temperature: float = 0.0
     top_p: float = 1.0
     max_words: int = 150
-    """Of the agent's own in one turn."""
+    """Most words of the agent's own in one turn."""
     tries: int = 1
-    """Replies until one can be used; with the second one the model is told what was wrong with the first."""
+    """Most replies until one can be used; with the second one the model is told what was wrong with the first."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for no room, or no reply."""
@@ -55,7 +55,7 @@ class ThoughtsConfig:
 async def write_thoughts(
     row: Trajectory, story: Story, asker: Asker, prompt: str, again: str, config: ThoughtsConfig
 ) -> tuple[Trajectory, list[Doubt]]:
-    """The row with the model's thoughts, and its doubts about the row.
+    """Return the row with the model's thoughts, and the model's doubts about the row.
 
     `again` is put behind the prompt where a reply could not be used, with the reason. The row is as it was where no
     thoughts hold, there is a doubt, or the model breaks the form, twice; a broken form says nothing about the row.
@@ -83,7 +83,7 @@ async def write_thoughts(
 
 
 def with_thoughts(row: Trajectory, story: Story, reply: ThoughtsReply) -> Trajectory:
-    """The row told by a reply that follows the schema; nothing of it is checked."""
+    """Return the row told by a reply that follows the schema; nothing of the reply is checked."""
     texts = {(field.turn, field.part): text_of(reply, field) for field in fields_of(story) if field.holds == "thought"}
     thoughts = [
         [Sentence(texts[number, part], part.kind) for part in turn.parts]
@@ -95,7 +95,7 @@ def with_thoughts(row: Trajectory, story: Story, reply: ThoughtsReply) -> Trajec
 
 
 def thought_problem(row: Trajectory, story: Story, reply: ThoughtsReply, max_words: int) -> str:
-    """Why a row may not be told so, in one line; empty when it may."""
+    """Return why a row must not be told so, in one line; empty when it may."""
     for field in fields_of(story):
         if field.holds == "quote" and (problem := quote_problem(story.steps[field.part.step], text_of(reply, field))):
             return f"turn {field.turn}: {problem}"
@@ -107,7 +107,8 @@ def thought_problem(row: Trajectory, story: Story, reply: ThoughtsReply, max_wor
 
 
 def quote_problem(step: Step, quote: str) -> str:
-    """A cited sentence has to stand in a passage of its step, one that has the answer where any has it."""
+    """Return what is wrong with a cited sentence, which has to stand in a passage of its step, one with the answer if
+    any has it."""
     if not quote:
         return "" if not stands_in_passages(step) or step.is_mistake else "no sentence is cited"
     citing = [passage for passage in step.passages if quotes(f"{passage.title}. {passage.text}", quote)]

@@ -1,4 +1,4 @@
-"""A world of pages: long, under several names, with look-alikes; and questions of many facts with one answer in it.
+"""Make a world of long pages with several names and look-alikes, and questions of many facts with one answer in it.
 
     make_page_world(store_folder, out, PageWorldConfig(questions=50))
 
@@ -49,17 +49,17 @@ class PageWorldConfig:
 
     questions: int = 50
     facts: tuple[int, ...] = (5, 6, 7, 8, 9)
-    """Of a question, 2 to 12; all are equally frequent, as far as the graph has them."""
+    """Numbers of facts of a question, 2 to 12; all are equally frequent, as far as the graph has them."""
     pages: int = 500
-    """Of entities, at least as many as questions need; look-alikes come on top."""
+    """Number of pages of entities: at least as many as questions need. Pages of look-alikes come on top."""
     words: int = 1000
-    """Of a page, at least."""
+    """Fewest words of a page."""
     part_words: int = 500
-    """Of a part as it is opened, at most: what `hops.jsonl` counts parts by."""
+    """Most words of a part of a page as it is opened; `hops.jsonl` counts parts by it."""
     look_alikes: int = 3
-    """Hops of a question whose page has a look-alike, as far as one fits."""
+    """Number of hops of a question whose page has a look-alike, as far as one fits."""
     passages: int = 10
-    """Of a search, among which the page of each hop has to be."""
+    """Number of passages of a search, among which the page of each hop has to be."""
     names: NameStyle = "real"
     seed: int = 0
 
@@ -73,7 +73,8 @@ class PageWorldConfig:
 
 
 def make_page_world(kg: Path, out: Path, config: PageWorldConfig, *, shows_progress: bool = False) -> dict[str, Any]:
-    """Write a world of pages into a folder that is not there yet; its figures, which are in its `world.json` too.
+    """Write a world of pages into a folder that must not exist yet, and return its figures, which are in its
+    `world.json` too.
 
     Where the graph gives fewer questions than are asked for, the world has those, and a notice says so. Raises
     `NothingLeft` when it gives none, `OutputError` for a folder that cannot be written, and as `KgStore.open`.

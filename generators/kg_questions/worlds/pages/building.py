@@ -1,4 +1,4 @@
-"""From questions to the pages that answer them: what each states, which are like others, and how they are found."""
+"""Build from questions the pages that answer them: what each states, which are like others, and how they are found."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ class SearchedHop:
 
     question_id: str
     hop: int
-    """From 1."""
+    """Number of the hop, from 1."""
     query: str
     """A search, with the names of what was found before, that has the page among its passages."""
     answer: str
     answer_names: tuple[str, ...]
-    """All names of it in the world."""
+    """All names of the hop's answer in the world."""
     page: str
     """Id of the page that is needed."""
     title: str
     parts: tuple[int, ...]
-    """Those of the page in which the sentences stand."""
+    """Parts of the page in which the sentences stand."""
     sentences: tuple[str, ...]
-    """That state it."""
+    """Sentences that state the answer."""
     rank: int
-    """Of the page's first passage in that search, from 1."""
+    """Rank of the page's first passage in that search, from 1."""
     look_alike: str
     """Id of a page that may be taken for it; empty where there is none."""
     false_answer: str
-    """What the question's answer is for who believes that page at this hop; empty where the trail ends before."""
+    """The answer that the question gets when that page is believed at this hop; empty where the trail ends before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +64,13 @@ class PageWorld:
     documents: tuple[Document, ...]
     questions: tuple[TreeQuestion, ...]
     hops: dict[str, tuple[SearchedHop, ...]]
-    """By question."""
+    """Hops of each question, by question."""
     triples: tuple[KgTriple, ...]
-    """All that is stated, look-alikes included."""
+    """All triples that the pages state, look-alikes included."""
     kinds: dict[str, str]
-    """What the entities with pages are, where it is known."""
+    """Kinds of the entities with pages, where they are known."""
     other_names: dict[str, tuple[str, ...]]
-    """By entity."""
+    """Other names of each entity."""
 
 
 class PageBuilder:
@@ -91,7 +91,7 @@ class PageBuilder:
         self.facts = WorldFacts(store)
 
     def take(self, asked: TreeQuestion) -> bool:
-        """Make room for a question; False where a page of another question states one of its facts."""
+        """Make room for a question; return False where a page of another question states one of its facts."""
         needed = [(key_of(fact), about) for _, hop, about in asked.question.looked_up for fact in hop.facts]
         if any(self._home.get(key, about.id) != about.id for key, about in needed):
             return False
@@ -103,7 +103,7 @@ class PageBuilder:
         return True
 
     def fill(self, pages: int) -> None:
-        """What else the pages of questions state, and pages that no question needs until there are so many."""
+        """Add what else the pages of questions state, and pages that no question needs until there are so many."""
         for key in tuple(self._drafts):
             self._add_facts(key)
         rows = self._random.sample(range(len(self._store)), len(self._store))
@@ -221,7 +221,7 @@ class PageBuilder:
     # Writing
 
     def written(self, words: int, paging: Paging, passages: int, seed: int) -> PageWorld:
-        """The world, with the questions whose every hop a search finds."""
+        """Return the world, with the questions whose every hop a search finds."""
         drafts = [*self._drafts.values(), *self._alike.values()]
         random.Random(f"{seed} order").shuffle(drafts)
         for number, draft in enumerate(drafts, start=1):
@@ -277,7 +277,7 @@ class PageBuilder:
         return tuple(found)
 
     def names_of(self, hop: WorldHop) -> tuple[str, ...]:
-        """All names of what a hop finds."""
+        """Return all names of what a hop finds."""
         others = (*hop.answer.aliases, *self._other_names.get(hop.answer.id, ()))
         return tuple(dict.fromkeys((hop.answer.label, *others)))
 

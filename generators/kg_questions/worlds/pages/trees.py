@@ -1,4 +1,5 @@
-"""Questions of many facts: trees grown at random from the answer down, kept where the whole graph bears them out.
+"""Sample questions of many facts: trees grown at random from the answer down, kept where the whole graph bears them
+out.
 
 Each entity on the way is told by one fact that leads to it alone, or by two of which neither does and both together do.
 What stands at the bottom is told so too, rather than named, at least once in every question.
@@ -77,7 +78,7 @@ class TreeSampler:
         self._seen: set[str] = set()
 
     def sample(self, facts: int) -> Iterator[TreeQuestion]:
-        """Questions of so many facts, until none is found for long."""
+        """Yield questions of so many facts, until none is found for long."""
         left = _TRIES
         while left:
             left -= 1
@@ -93,7 +94,7 @@ class TreeSampler:
             yield found
 
     def is_page(self, row: int) -> bool:
-        """Has it a clear name, and so a page?"""
+        """Tell whether an entity has a clear name, and so a page."""
         return self._names.is_clear(row) and not YEAR.fullmatch(self._store.label_of(row))
 
     def _grow(self, row: int, facts: int, rows: frozenset[int]) -> PathNode:
@@ -184,19 +185,20 @@ class WorldFacts:
         self._reached: defaultdict[tuple[str, str, bool], set[str]] = defaultdict(set)
 
     def add(self, facts: Iterable[FactKey]) -> None:
-        """Head, relation and tail of each hold from now on."""
+        """Add facts: head, relation and tail of each hold from now on."""
         for head, relation, tail in facts:
             self._reached[head, relation, True].add(tail)
             self._reached[tail, relation, False].add(head)
 
     def remove(self, facts: Iterable[FactKey]) -> None:
-        """They hold no more."""
+        """Remove facts, which then hold no more."""
         for head, relation, tail in facts:
             self._reached[head, relation, True].discard(tail)
             self._reached[tail, relation, False].discard(head)
 
     def satisfying(self, node: PathNode, believed: Mapping[int, str] | None = None) -> set[str]:
-        """Ids of all that satisfies a tree. `believed`: ids that are taken for entities of the tree, by row."""
+        """Return the ids of all entities that satisfy a tree. `believed`: ids that are taken for entities of the tree,
+        by row."""
         if believed and node.row in believed:
             return {believed[node.row]}
         if not node.links:
@@ -213,17 +215,18 @@ class WorldFacts:
         return set.intersection(*ends)
 
     def bears_out(self, root: PathNode) -> bool:
-        """Is each entity of a tree the only one that satisfies what is below it?"""
+        """Tell whether each entity of a tree is the only one that satisfies what is below it."""
         return all(self.satisfying(node) == {self._store.id_of(node.row)} for node in root.below())
 
 
 def is_blurred(root: PathNode) -> bool:
-    """Is an entity at the bottom told by two facts in place of its name?"""
+    """Tell whether an entity at the bottom is told by two facts in place of its name."""
     return any(len(node.links) == 2 and not any(link.child.links for link in node.links) for node in root.below())
 
 
 def describe_tree(store: KgStore, root: PathNode) -> list[dict[str, object]]:
-    """A tree as JSON: each entity by its id, after those that it is found from; these by place, relation and way."""
+    """Return a tree as JSON: each entity by its id, after those that it is found from; these by place, relation and
+    way."""
     nodes = list(root.below())
     return [
         {

@@ -1,4 +1,4 @@
-"""The pages of a world: an entity's facts in sentences, spread over text that states no fact of the graph."""
+"""Write the pages of a world: an entity's facts in sentences, spread over text that states no fact of the graph."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class PageDraft:
     id: str
     node: KgNode
     row: int | None
-    """Of the entity; None of a look-alike."""
+    """Row of the page's entity; None for a look-alike."""
     other_names: tuple[str, ...]
-    """By which other pages may call it, too; the page says them."""
+    """Other names that other pages may use for the entity; the page states them."""
     facts: dict[FactKey, tuple[KgFact, KgNode]] = field(default_factory=dict)
-    """What it has to state, with the other end."""
+    """Facts that the page has to state, each with its other end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class PageWriter:
         self._filler: list[str] = _PROMPTS.phrases("world_filler")["sentences"]
 
     def write(self, draft: PageDraft) -> WrittenPage:
-        """The page: who it is about first, then its facts in an order that says nothing."""
+        """Write the page: its subject first, then its facts in an order without meaning."""
         draw = random.Random(f"{self._seed} page {draft.node.id}")
         sentences = {key: self._stated(draft.node, *fact, draw) for key, fact in draft.facts.items()}
         told = list(sentences.values())
