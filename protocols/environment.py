@@ -121,8 +121,7 @@ class Environment:
     """The count of searches that failed and ended their episodes."""
 
     def check(self, grammar: Grammar) -> None:
-        """Check that all that agents of the protocol search is there. Raises `InvalidInput` when something is missing.
-        """
+        """Check that all that agents of the protocol search is there. Raises `InvalidInput` when something is missing."""
         if grammar.searches == "plan" and self.plan_tools is None:
             raise InvalidInput(
                 f"{grammar.name} runs plans over documents of several kinds; give --documents, or --retrieval web"
