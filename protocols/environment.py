@@ -121,7 +121,7 @@ class Environment:
     """The count of searches that failed and ended their episodes."""
 
     def check(self, grammar: Grammar) -> None:
-        """Check that all that agents of the protocol search is there. Raises `InvalidInput` when something is missing."""
+        """Check that all that agents of the protocol search is there. Raises `InvalidInput` when it is not."""
         if grammar.searches == "plan" and self.plan_tools is None:
             raise InvalidInput(
                 f"{grammar.name} runs plans over documents of several kinds; give --documents, or --retrieval web"
@@ -309,8 +309,9 @@ def check_filters(search: EnvironmentConfig, is_graph: bool) -> None:
 
 
 def open_filters(search: EnvironmentConfig, is_graph: bool) -> ResultFilter:
-    """Open the filters of what agents search, with a graph or without one. Raises as `check_filters` and `open_filter`
-    do.
+    """Open the filters of what agents search, with a graph or without one.
+
+    Raises as `check_filters` and `open_filter` do.
     """
     return open_filter(search.kg_filter if is_graph else "none", search.document_filter, search.filter_model)
 

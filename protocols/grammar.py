@@ -82,8 +82,9 @@ class Grammar:
     # Assistant turns
 
     def render_turn(self, turn: Turn) -> str:
-        """Write an assistant turn as text. `parse_turn` reads the same parts from it, mending nothing but a missing
-        thought.
+        """Write an assistant turn as text.
+
+        `parse_turn` reads the same parts from it, mending nothing but a missing thought.
         """
         if turn.search is not None:
             action = f"<{self.search_tag}>{self.write_search(turn.search)}</{self.search_tag}>"

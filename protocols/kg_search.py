@@ -133,8 +133,9 @@ def write_answer(answer: str) -> str:
 
 
 def read_answer(body: str) -> tuple[str, Sequence[Repair]]:
-    """Read the answer from its box; without a box, all of the text is the answer. Several boxes all have to hold the
-    same.
+    """Read the answer from its box; without a box, all of the text is the answer.
+
+    Several boxes all have to hold the same.
     """
     repairs: list[Repair] = []
     ends = [(start, _box_end(body, start)) for start in _box_starts(body)]

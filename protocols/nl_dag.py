@@ -68,8 +68,9 @@ class SearchPlan:
     edges: tuple[PlanEdge, ...]
 
     def to_networkx(self) -> nx.DiGraph:
-        """Return the plan as a graph: the nodes by id, with `query` and `tool`. An edge leads to the search that comes
-        later.
+        """Return the plan as a graph: the nodes by id, with `query` and `tool`.
+
+        An edge leads to the search that comes later.
         """
         import networkx as nx
 
@@ -347,8 +348,9 @@ async def execute(plan: SearchPlan, tools: Mapping[str, Retriever], top_k: int =
 
 
 def render_results(results: Sequence[NodeResult]) -> str:
-    """Write the results as the model reads them, in the given order. Retrieved text stands on single lines, with its
-    tags escaped.
+    """Write the results as the model reads them, in the given order.
+
+    Retrieved text stands on single lines, with its tags escaped.
     """
     return "\n".join(line for result in results for line in _result_lines(result))
 

@@ -46,7 +46,7 @@ HOLDINGS = {
 
 
 def system_prompt(top_k: int = TOP_K, holdings: Mapping[str, str] = HOLDINGS) -> str:
-    """Write the rules, and how plans are run: the number of passages that each search gives, and what each tool holds."""
+    """Write the rules, and how plans are run: the number of passages of each search, and what each tool holds."""
     held = "; ".join(f"{tool} holds {what}" for tool, what in holdings.items())
     return (
         "You answer questions with one round of searches that you plan yourself. "

@@ -72,8 +72,9 @@ _AFTER_ITEM = re.compile(rf"\s*+(?:[\]}}]|,\s*+(?:[\]{_OPENING}\d]|null\b|None\b
 
 
 def read_object(text: str) -> tuple[dict[str, Value], list[Repair]]:
-    """Read the one JSON object in a text, and list what was mended. Raises `MalformedReply` when no one object can be
-    read.
+    """Read the one JSON object in a text, and list what was mended.
+
+    Raises `MalformedReply` when no one object can be read.
     """
     start = text.find("{")
     if start < 0:

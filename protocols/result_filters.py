@@ -129,7 +129,10 @@ _MENDS = "(--filter-model URL#MODEL, `filter_model` of presets), or say --kg-fil
 
 
 def named_model(rule: KgFilter, documents: DocumentFilter, served: ServedModel | None) -> ServedModel | None:
-    """Return the model that filters ask; None where none does. Raises `InvalidInput` when it is needed but not named."""
+    """Return the model that filters ask; None where none does.
+
+    Raises `InvalidInput` when it is needed and not named.
+    """
     if "model" not in (rule, documents):
         return None
     if served is None:

@@ -70,7 +70,7 @@ def make_truth(
     support_texts: tuple[str, ...] = (),
     allowed_tools: tuple[str, ...] = (),
 ) -> GroundTruth:
-    """Put together what rewards know of a question, as far as it is known. `golds`: the gold answer, then its aliases."""
+    """Put together what is known of a question for rewards. `golds`: the gold answer, then its aliases."""
     return GroundTruth(
         target=make_target(golds, reward_preset(grammar_of(protocol).reward)),
         answer_kind="options" if correct_options else "text",

@@ -51,7 +51,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """An assistant turn taken apart, with white space around each part trimmed. One of `search` and `answer` is None."""
+    """An assistant turn taken apart, white space around each part trimmed. Either `search` or `answer` is None."""
 
     thought: str = ""
     """The thought; empty where a repair says that it is missing, and where the protocol has none."""

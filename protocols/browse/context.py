@@ -89,8 +89,9 @@ class Windows:
         return self._rule.kind == "summary" and tokens >= self._rule.number and has_more
 
     def ask_summary(self, words: str) -> None:
-        """Ask for a summary. The request is a window of its own, as a template may show the turns of a new question
-        otherwise.
+        """Ask for a summary.
+
+        The request is a window of its own, as a template may show the turns of a new question otherwise.
         """
         self._turn_over()
         self.messages.append(NativeMessage(role="user", content=words))

@@ -35,8 +35,9 @@ def count_figures(
     cited: Sequence[Citation],
     gold: Sequence[Gold] | None,
 ) -> BrowseFigures:
-    """Count the figures of an episode. `cited`: the parts that its answer names. `gold`: the pages that the answer
-    rests on; None when they are not known.
+    """Count the figures of an episode. `cited`: the parts that its answer names.
+
+    `gold`: the pages that the answer rests on; None when they are not known.
     """
     found = {named for call in calls if call.tool in ("search", "find") for named in _named(call)}
     opened = {named for call in calls if call.tool == "open" for named in _named(call)}

@@ -89,8 +89,9 @@ def _place(page: str, title: str, part: int) -> str:
 
 
 def harmless(text: str) -> str:
-    """Make retrieved text harmless, so that it can neither end a result nor pose as a call. Applying it twice changes
-    nothing.
+    """Make retrieved text harmless, so that it can neither end a result nor pose as a call.
+
+    Applying it twice changes nothing.
     """
     return _OWN_TAGS.sub(lambda match: f"&lt;{match[0][1:]}", escape_retrieved(text))
 

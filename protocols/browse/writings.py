@@ -1,4 +1,6 @@
-"""The two writings of the browse protocol, each as what an episode needs of it: rules, reading, writing, and results."""
+"""The two writings of the browse protocol, each with what an episode needs of it: rules, reading, writing and
+results.
+"""
 
 from __future__ import annotations
 
