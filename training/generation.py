@@ -76,10 +76,7 @@ class TurnServer(Protocol):
 
 
 class TransformersGenerator:
-    """A generator by `generate` of a transformers model, batched with padding on the left.
-
-    It works everywhere, and slowly.
-    """
+    """A generator by `generate` of a transformers model, padded on the left. It works everywhere, and slowly."""
 
     def __init__(
         self, model: Any, tokenizer: Any, *, temperature: float = 1.0, top_p: float = 1.0, batch: int = 64, **rare: Any
@@ -148,10 +145,9 @@ class TransformersGenerator:
 
 
 class VllmColocatedGenerator:
-    """A generator over the engines that TRL runs beside the trainer, one on each device or one on several (tensor
-    parallel).
+    """A generator over the engines that TRL runs beside the trainer: one on each device, or on several together.
 
-    Processes that share an engine have to generate together, each for its own episodes.
+    Processes that share an engine (tensor parallel) have to generate together, each for its own episodes.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -203,10 +199,7 @@ class VllmServerGenerator:
             raise ServerUnavailable(f"{self._url}: {error}") from None
 
     async def go_on(self, ids: list[int], room: int, stop: Sequence[str]) -> Continuation:
-        """Continue a sequence as `TurnServer` does.
-
-        Raises `ServerUnavailable` or `RequestRefused` where the server does not answer.
-        """
+        """Continue a sequence. Raises `ServerUnavailable` or `RequestRefused` where the server does not answer."""
         asked = {
             **self._sampling, **_stops(stop), "model": self._model, "prompt": ids, "max_tokens": room, "logprobs": 0,
             "return_token_ids": True, "return_tokens_as_token_ids": True,

@@ -1,4 +1,4 @@
-"""Conversations as tokens, and the tokens that the loss is taken on: what the agent wrote, and the end of its turns.
+"""Conversations as tokens, and the tokens on which the loss is taken: what the agent wrote, and the end of its turns.
 
     <|im_start|>system\n…<|im_end|>\n
     <|im_start|>user\n…<|im_end|>\n

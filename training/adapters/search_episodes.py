@@ -175,7 +175,7 @@ def _writer_to(folder: str) -> EpisodeWriter:
 
 
 def asked_of(truth: Any, known: Mapping[str, Any] | None, dataset: str = "") -> TrainedQuestion | None:
-    """The question of a framework's row, for episodes to be kept; None for a row that does not say it.
+    """Return the question of a framework's row, for episodes to be kept; None for a row that does not say it.
 
     `truth`: as in `read_truth`. `known`: the `extra_info` of our exports.
     """

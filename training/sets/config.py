@@ -108,7 +108,7 @@ class ViewConfig:
     stay.
     """
     max_known_share: float = 0.375
-    """Most of the answers from memory that may be right, as a share.
+    """Largest share of right answers from memory that a question may have.
 
     A question that some model knows better is left out of `rl/`, as it needs no search. 1: all stay, with their share.
     """

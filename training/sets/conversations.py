@@ -120,7 +120,8 @@ def count_wanted(share: float, right: int) -> int:
 
 
 def read_wrong(run: FinishedRun) -> Iterator[SftRow | RejectedRow]:
-    """What a run rejected for its answer: as SFT rows without loss on it where the searches are sound, else as it is.
+    """Read what a run rejected for its answer: as SFT rows without loss on it where the searches are sound, else as it
+    is.
 
     Data sets that do not tell one from the other give nothing.
     """
