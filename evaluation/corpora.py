@@ -159,7 +159,7 @@ def read_asked(
 
 
 def set_aside(asked: QuestionSet, folder: Path | None) -> tuple[QuestionSet, list[RejectedRow]]:
-    """Part the questions that an audit finds to be answerable from the others, which come with its reasons.
+    """Separate the questions that an audit finds to be answerable from the others, which come with its reasons.
 
     None: all are kept. What is kept is another set of questions by its hash. Raises as `read_audited` and
     `split_audited` do.

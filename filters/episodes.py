@@ -64,7 +64,10 @@ _YEAR = re.compile(r"(?:19|20)\d\d")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeFilterConfig:
-    """What is asked of an episode. The generator ranks its draws by the same two numbers of its configuration."""
+    """Which filters an episode has to pass, with their limits.
+
+    `min_reward` and `min_evidence` are those of the generator's configuration, which ranks its draws by them.
+    """
 
     min_reward: float
     min_evidence: float

@@ -78,8 +78,8 @@ _MARRIED = "spouse"
 Side = Literal["of", "with", "at"]
 """Which side of its relation a question asks for.
 
-`of`: the thing whose it is ("Who directed X?"). `with`: what somebody does ("Which film did X direct?"). `at`: where or
-when it was ("Where was X born?").
+`of`: what stands in the relation to something ("Who directed X?"). `with`: what somebody does ("Which film did X
+direct?"). `at`: where or when it was ("Where was X born?").
 """
 
 

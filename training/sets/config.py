@@ -118,11 +118,11 @@ class ViewConfig:
     It leaves `rl/`, or stays with `gold_stated: false`.
     """
     pass_rate: WantedRange | None = None
-    """The share of a measured agent's attempts that have to be right, for questions and rows made of them;
-    None: any.
+    """The share of a measured agent's attempts that are right, as a range for questions and rows made of them; None:
+    any.
     """
     calls: WantedRange | None = None
-    """The mean number of searches that a right attempt takes, for questions and rows made of them; None: any."""
+    """The mean number of searches of a right attempt, as a range for questions and rows made of them; None: any."""
     keep_wrong: float = 0.0
     """Largest share of the conversations that may be episodes which searched well and answered wrongly.
 

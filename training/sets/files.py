@@ -218,7 +218,7 @@ def make_question(truth: GroundTruth, *, id: str, question: str, dataset: str) -
 
 
 def set_aside(rows: Sequence[RlRow], audited: Audited) -> tuple[list[RlRow], list[RejectedRow]]:
-    """Part the questions that an audit does not set aside from the others, which come with its reasons.
+    """Separate the questions that an audit does not set aside from the others, which come with its reasons.
 
     Raises as `split_audited` does.
     """

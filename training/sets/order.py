@@ -86,7 +86,7 @@ def held_out(trained: Collection[str], others: Collection[str], share: float, se
 
 
 def mixed(entries: Sequence[Entry], mix: Sequence[Share], seed: int) -> tuple[list[Entry], list[Entry]]:
-    """Part the rows that stay from those that are too many of their data set.
+    """Separate the rows that stay from those that are too many of their data set.
 
     Raises `InvalidInput` for a data set without weight.
     """
