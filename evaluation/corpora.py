@@ -310,7 +310,7 @@ class Corpora:
 
     @contextlib.asynccontextmanager
     async def asking(self) -> AsyncIterator[Corpora]:
-        """Open the same with the model that searches ask, where those of an index ask one.
+        """Open the model that searches ask, where those of an index ask one, and return these corpora with it.
 
         All indexes are built by now.
         """

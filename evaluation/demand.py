@@ -33,7 +33,7 @@ class AttemptGroup:
     backend: str = ""
     asked: int
     failed: int
-    """Number of these attempts that failed; where the group is of one kind of failure, that failed so."""
+    """Number of these attempts that failed; where `failure` names a kind of failure, that failed so."""
 
     @property
     def fail_rate(self) -> float:
@@ -85,7 +85,10 @@ def read_attempts(folder: Path, named: str = "") -> tuple[str, list[AgentEpisode
 def find_cells(
     episodes: Sequence[AgentEpisode], questions: Sequence[Question], by: Sequence[str]
 ) -> tuple[list[AttemptGroup], int]:
-    """Group the attempts by what `by` names of `KEYS`, and count those whose questions are not there."""
+    """Group the attempts by the traits that `by` names (see `KEYS`).
+
+    The number beside the groups is that of the attempts whose questions are not among `questions`.
+    """
     asked = {(each.question, each.answer): traits_of(each) for each in questions}
     groups: dict[tuple[object, ...], list[AgentEpisode]] = defaultdict(list)
     unknown = 0

@@ -49,7 +49,7 @@ class WantedRange:
 
     @classmethod
     def read(cls, text: str, field: str) -> WantedRange:
-        """Read a range from its text form. Raises `InvalidInput`, naming the field."""
+        """Read a range from text such as `0.1..0.7` or `4..`. Raises `InvalidInput`, naming the field."""
         least, dots, most = text.partition("..")
         try:
             band = cls(*(float(end) if end.strip() else None for end in (least, most)))
