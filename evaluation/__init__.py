@@ -1,4 +1,4 @@
-"""What agents are worth over interchangeable retrieval back ends (RAGSearch): episodes, scores, comparisons."""
+"""Evaluation of agents over interchangeable retrieval back ends (RAGSearch): episodes, scores, comparisons."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,5 @@
-"""How the back ends of an evaluation are built that are none yet, and who is asked where one asks a model.
+"""The building of back ends that an evaluation names and does not have yet, and the model that is asked where one asks
+a model.
 
 built = read_build("hippo_rag", {})                  the index preset of that name, else the back end alone
 async with IndexWriter(...).asking() as asker:       with the evaluation's own ledger and caps
@@ -25,12 +26,12 @@ from trailforge.schemas import InvalidInput
 
 
 def buildable() -> tuple[str, ...]:
-    """What can be built by its name alone: back ends, and the methods that index presets build."""
+    """List what can be built by its name alone: back ends, and the methods that index presets build."""
     return tuple(dict.fromkeys((*BACKENDS, *index_preset_names())))
 
 
 def read_build(name: str, options: Mapping[str, Any]) -> IndexConfig:
-    """How an index of this name is built, or one by a preset's file, with these numbers over its own.
+    """Return how an index of this name, or one by a preset's file, is built, with these numbers over its own.
 
     Raises `InvalidInput` for numbers that its back end does not have.
     """
@@ -41,28 +42,30 @@ def read_build(name: str, options: Mapping[str, Any]) -> IndexConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexWriter:
-    """Who is asked by back ends that ask a model, while they are built and searched."""
+    """The model that back ends ask, while they are built and searched."""
 
     folder: Path
-    """Of the evaluation, whose ledger has the replies."""
+    """The folder of the evaluation, whose ledger has the replies."""
     model: ModelConfig
     caps: Caps = field(default_factory=Caps)
     capped_at: Prices = field(default_factory=Prices)
-    """At which the caps on cost count every token in the ledger, which does not say whose it is: the dearest."""
+    """Prices at which the caps on cost count every token in the ledger: the dearest, as the ledger does not say which
+    model a token is of.
+    """
 
     @property
     def client(self) -> ClientConfig:
-        """How it is asked."""
+        """Return how the model's client is configured."""
         return self.model.client(self.caps, self.capped_at)
 
     @property
     def prices(self) -> Prices | None:
-        """Of its tokens; None: not known."""
+        """Return the prices of the model's tokens; None: not known."""
         return None if self.model.prices == Prices() else self.model.prices
 
     @contextlib.asynccontextmanager
     async def asking(self) -> AsyncIterator[Asker]:
-        """The model, with the ledger. Raises `ServerUnavailable` at once where it is not there."""
+        """Open the model, with the ledger. Raises `ServerUnavailable` at once when it cannot be reached."""
         ledger = open_ledger(ledger_url(""), self.folder / LEDGER, run=self.folder.name)
         client = ModelClient(self.client, ledger)
         try:
@@ -80,11 +83,11 @@ def choose_writer(
     folder: Path,
     caps: Caps,
 ) -> IndexWriter | None:
-    """Who is asked: the one that is named (`URL#MODEL`), a preset's, or the evaluated model.
+    """Choose the model that back ends ask: the one that is named (`URL#MODEL`), a preset's, or the evaluated model.
 
-    `model`: how that is asked, `served`: at which URL, by which name. Another model is asked in the usual way, and its
-    prices are not known. None: the evaluated one is of no server, and is asked for nothing else. Raises `InvalidInput`
-    for what names no server's model.
+    `model`: how the evaluated model is asked; `served`: its URL and name. Another model is asked in the usual way, and
+    its prices are not known. The result is None where the evaluated model is on no server, as it is then asked for
+    nothing else. Raises `InvalidInput` for what names no server's model.
     """
     url, name = served
     evaluated = replace(model, url=url, name=name) if "://" in url else None
@@ -103,8 +106,11 @@ def choose_writer(
 
 
 def check_writer(writer: IndexWriter | None, backend: str, config: Any) -> None:
-    """Raises `InvalidInput` for a back end that asks a model, where the evaluated one is of no server, and where a cap
-    on cost would not cap what is asked."""
+    """Check that a back end that asks a model has one to ask.
+
+    Raises `InvalidInput` where the evaluated model is on no server, and where a cap on cost would not cap what is
+    asked.
+    """
     declared = load_backend(backend)
     if not declared.asks_model(config):
         return
@@ -121,7 +127,9 @@ def check_writer(writer: IndexWriter | None, backend: str, config: Any) -> None:
 
 
 def describe_build(config: Mapping[str, Any]) -> str:
-    """What a `BackendChoice` searches, for a table: back end with what is unusual of it, who wrote it, and its cut."""
+    """Describe what a `BackendChoice` searches, for a table: the back end with its unusual settings, the model that
+    wrote it, and its cut.
+    """
     name = str(config.get("backend", ""))
     parts = [load_backend(name).describe(config) if name in BACKENDS else name]
     if model := config.get("model"):

@@ -1,4 +1,4 @@
-"""Two runs over the same questions: what differs, and whether it could be chance.
+"""A comparison of two runs over the same questions: what differs, and whether it could be chance.
 
 comparison = compare(first, second)
 comparison.differences["contain_em"].low > 0     the second is better
@@ -25,24 +25,26 @@ _DRAWS_AT_ONCE = 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A measure of two runs over the questions of which both know it."""
+    """A measure of two runs over the questions for which both know it."""
 
     questions: int
     first: float
     second: float
     difference: float
-    """Second less first."""
+    """The second run's mean less the first run's."""
     low: float
-    """Of the interval around the difference."""
+    """Lower end of the interval around the difference."""
     high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McNemar:
-    """Right and wrong of two runs on the same questions, and the odds that the runs are equally good."""
+    """Counts of right and wrong answers of two runs on the same questions, with the test that the runs are equally
+    good.
+    """
 
     both: int
-    """Questions that both runs get right."""
+    """Number of questions that both runs get right."""
     only_first: int
     only_second: int
     neither: int
@@ -51,23 +53,25 @@ class McNemar:
     statistic: float
     """Chi-squared with the correction for continuity (Edwards, 1948), one degree of freedom."""
     corrected: float
-    """Its p. An approximation: with less than 25 questions that one run alone gets right, take `exact`."""
+    """The p of `statistic`, an approximation: with less than 25 questions that one run alone gets right, take
+    `exact`.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two runs. Only questions that are in both are compared."""
+    """A comparison of two runs. Only questions that are in both are compared."""
 
     questions: int
     only_in_first: tuple[str, ...]
-    """Questions, as `DATASET:ID`."""
+    """Questions that only the first run has, as `DATASET:ID`."""
     only_in_second: tuple[str, ...]
     seeds_only_in_first: tuple[int, ...]
     seeds_only_in_second: tuple[int, ...]
     differences: Mapping[str, Difference]
-    """By measure."""
+    """The difference of the two runs in each measure, by its name."""
     not_compared: tuple[str, ...]
-    """Measures that there is no question of which both runs know."""
+    """Names of the measures that both runs know for no question."""
     right: McNemar
 
 
@@ -78,10 +82,10 @@ def compare_episodes(
     measures: Mapping[str, Measure] = MEASURES,
     resamples: int = 10_000,
 ) -> Comparison:
-    """What two runs differ by; each is of one agent over one back end with one model.
+    """Compare two runs, each of one agent over one back end with one model.
 
     A question counts once, whatever its seeds: by the mean of its episodes, and as right when most of them are. Raises
-    `InvalidInput` where no question is in both, where one id has two questions, and as `metrics.by_question`.
+    `InvalidInput` where no question is in both, where one id has two questions, and as `metrics.by_question` does.
     """
     left, right = by_question(first), by_question(second)
     names = [name for name in left if name in right]
@@ -114,9 +118,9 @@ def compare_episodes(
 def bootstrap_mean(
     episodes: Sequence[AgentEpisode], measure: Measure, *, resamples: int = 10_000
 ) -> tuple[float, float]:
-    """The percentile interval of a measure's mean: questions are drawn anew, each by the mean of its episodes.
+    """Estimate the percentile interval of a measure's mean: questions are drawn anew, each by the mean of its episodes.
 
-    Raises `ValueError` where no episode says anything of it, and as `metrics.by_question`.
+    Raises `ValueError` where the measure is known of no episode, and as `metrics.by_question`.
     """
     means = [mean_of(alike, measure) for alike in by_question(episodes).values()]
     return paired_bootstrap([value for value in means if value is not None], resamples=resamples)
@@ -125,7 +129,7 @@ def bootstrap_mean(
 def paired_bootstrap(
     differences: Sequence[float], *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> tuple[float, float]:
-    """The percentile interval of the mean of paired differences: questions are drawn anew, each with its pair.
+    """Estimate the percentile interval of the mean of paired differences: questions are drawn anew, each with its pair.
 
     Raises `ValueError` without differences.
     """
@@ -141,7 +145,7 @@ def paired_bootstrap(
 
 
 def mcnemar(pairs: Sequence[tuple[bool, bool]]) -> McNemar:
-    """McNemar's test of pairs: is the first right, is the second?"""
+    """Run McNemar's test on pairs that say whether the first, and whether the second, is right."""
     only_first = sum(one and not other for one, other in pairs)
     only_second = sum(other and not one for one, other in pairs)
     both = sum(one and other for one, other in pairs)
@@ -181,7 +185,7 @@ def _differ(pairs: Sequence[tuple[float, float]], resamples: int) -> Difference:
 
 
 def mean_of(episodes: Sequence[AgentEpisode], measure: Measure) -> float | None:
-    """The mean of those of which the measure is known; None where it is of none."""
+    """Return the mean of the episodes for which the measure is known; None where it is known for none."""
     values = [value for each in episodes if (value := measure(each)) is not None]
     return fmean(values) if values else None
 
@@ -193,14 +197,14 @@ def _is_mostly_right(episodes: Sequence[AgentEpisode]) -> bool:
 # Two of what is on disk
 
 CellKey = tuple[str, str, str]
-"""Agent, back end and model."""
+"""The key of a cell: agent, back end and model."""
 _KEYS = ("agent", "backend", "model")
 
 
 def read_cells(text: str) -> dict[CellKey, list[AgentEpisode]]:
-    """The episodes of `FOLDER`, or of `FOLDER#agent=NAME,backend=NAME,model=NAME,seed=N` (any of these), by cell.
+    """Read the episodes of `FOLDER`, or of `FOLDER#agent=NAME,backend=NAME,model=NAME,seed=N` (any of these), by cell.
 
-    Raises `InvalidInput` for what is no evaluation, and where nothing of it is that.
+    Raises `InvalidInput` for a folder that is no evaluation, and where no episode matches.
     """
     place, _, filters = text.partition("#")
     wanted: dict[str, str] = {}
@@ -226,8 +230,8 @@ def read_cells(text: str) -> dict[CellKey, list[AgentEpisode]]:
 def pair_cells(
     first: Mapping[CellKey, Sequence[AgentEpisode]], second: Mapping[CellKey, Sequence[AgentEpisode]]
 ) -> list[tuple[CellKey, CellKey]]:
-    """Which cells are compared: the only one of each; else those of one agent and back end, and of one model where
-    there are several. Raises `InvalidInput` where none are.
+    """Pair the cells to compare: the only one of each side; else those of the same agent and back end, and of the same
+    model where there are several. Raises `InvalidInput` when there is no pair.
     """
     if len(first) == len(second) == 1:
         return [(next(iter(first)), next(iter(second)))]

@@ -1,4 +1,5 @@
-"""What the agents of an evaluation search: an index, a server, the web, or a back end that is built in its folder.
+"""The places that the agents of an evaluation search: an index, a server, the web, or a back end that is built in its
+folder.
 
 back end "dense"              built over the evaluation's own corpus, once, into FOLDER/indexes/dense
 "wiki=indexes/wiki"           an index by this name in the table; "live=http://…": a server
@@ -62,26 +63,26 @@ from trailforge.schemas import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendSource:
-    """A back end as it is asked for."""
+    """A back end as the command line asks for it."""
 
     name: str
-    """In the table."""
+    """The back end's name in the table."""
     place: str = ""
-    """Folder of an index, URL of a server, or `web`; empty: it is built over the evaluation's corpus."""
+    """Folder of an index, URL of a server, or `web`; empty: the back end is built over the evaluation's corpus."""
     built: IndexConfig | None = None
-    """How it is built, where it has no place."""
+    """How the back end is built, where it has no place."""
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is the web or a server."""
+        """Whether the back end is the web or a server."""
         return self.place == WEB or is_address(self.place)
 
 
 def read_source(text: str, options: dict[str, Any]) -> BackendSource:
-    """`NAME` of a back end or an index preset, `NAME=FILE.yaml` of a preset, `NAME=FOLDER` or `NAME=URL`.
+    """Read `NAME` of a back end or an index preset, `NAME=FILE.yaml` of a preset, `NAME=FOLDER` or `NAME=URL`.
 
-    `options`: numbers of what is built, by its names. Raises `InvalidInput` for what is none of these, and for numbers
-    that a back end does not have.
+    `options`: numbers for what is built, by its names. Raises `InvalidInput` for text that is none of these, and for
+    numbers that a back end does not have.
     """
     name, equals, place = text.partition("=")
     for each in (text, place):
@@ -103,7 +104,7 @@ def read_source(text: str, options: dict[str, Any]) -> BackendSource:
 
 
 def read_sources(texts: Iterable[str], options: dict[str, Any]) -> list[BackendSource]:
-    """`read_source` of each. Raises as that, and for two of one name."""
+    """Read each text as `read_source` does. Raises as it does, and for two back ends of one name."""
     found: dict[str, BackendSource] = {}
     for text in dict.fromkeys(texts):
         source = read_source(text, options)
@@ -114,7 +115,8 @@ def read_sources(texts: Iterable[str], options: dict[str, Any]) -> list[BackendS
 
 
 def packages_of(sources: Iterable[BackendSource], search: RetrieverConfig, kg: str | Path | None) -> Iterator[str]:
-    """Modules of extras that an evaluation imports: of its back ends, the graph, the client and the report's plots.
+    """Return the modules of extras that an evaluation imports: for its back ends, the graph, the client and the
+    report's plots.
 
     Raises `RetrievalError` for a folder that holds no index.
     """
@@ -131,17 +133,17 @@ class QuestionSet:
     """The questions of an evaluation."""
 
     name: str
-    """Of the file."""
+    """The name of the questions' file."""
     sha256: str
     questions: list[Question]
     problem: str = ""
-    """What is wrong with rows that are none; empty: nothing."""
+    """What is wrong with rows that are no questions; empty: nothing."""
 
 
 def read_asked(
     path: Path, format: str = "auto", limit: int | None = None, column_map: Mapping[str, str] | None = None
 ) -> QuestionSet:
-    """The first `limit` valid questions of a file. Raises as `read_questions`, and for a file without any."""
+    """Read the first `limit` valid questions of a file. Raises as `read_questions` does, and for a file without any."""
     if not path.is_file():
         raise InvalidInput("no such file", file=path)
     kinds = get_args(QuestionKind)
@@ -157,9 +159,10 @@ def read_asked(
 
 
 def set_aside(asked: QuestionSet, folder: Path | None) -> tuple[QuestionSet, list[RejectedRow]]:
-    """The questions that an audit finds to be answerable, and the others with its reasons; all for None.
+    """Separate the questions that an audit finds to be answerable from the others, which come with its reasons.
 
-    They are another set of questions by their hash. Raises as `read_audited` and `split_audited`.
+    None: all are kept. What is kept is another set of questions by its hash. Raises as `read_audited` and
+    `split_audited` do.
     """
     audited = read_audited(folder)
     if not audited.known:
@@ -170,9 +173,9 @@ def set_aside(asked: QuestionSet, folder: Path | None) -> tuple[QuestionSet, lis
 
 
 def gather_paragraphs(questions: Sequence[Question]) -> Iterator[Document]:
-    """All paragraphs of questions, each once: together they are the corpus of all. Raises `InvalidInput` for none.
+    """Collect all paragraphs of questions, each once, as the corpus of all of them. Raises `InvalidInput` for none.
 
-    They get ids of their own, as theirs are unique within a question only.
+    The paragraphs get new ids, as theirs are unique within a question only.
     """
     found = False
     for each in distinct(paragraph for question in questions for paragraph in question.paragraphs):
@@ -185,7 +188,7 @@ def gather_paragraphs(questions: Sequence[Question]) -> Iterator[Document]:
 
 
 def check_places(documents: Path | None, kg: str | None) -> None:
-    """Raises `InvalidInput` for a place that is not there, or an address with a key in it."""
+    """Check the given places. Raises `InvalidInput` for one that is not there, and for an address with a key in it."""
     for place, name in ((documents, "--documents"), (kg, "--kg")):
         check_server_url(str(place or ""), name, NO_KEY)
         if place is not None and not is_address(str(place)) and not Path(place).exists():
@@ -193,9 +196,9 @@ def check_places(documents: Path | None, kg: str | None) -> None:
 
 
 def hash_place(place: Path | str | None) -> str:
-    """SHA-256 of a file, of a folder's manifest, or of the names and hashes of its files; empty for None.
+    """Return the SHA-256 of a file, of a folder's manifest, or of the names and hashes of its files; empty for None.
 
-    Of a graph's server, which does not tell what it holds, the URL.
+    For a graph's server, which does not tell what it holds, return the URL.
     """
     if place is None or (isinstance(place, str) and is_address(place)):
         return place or ""
@@ -211,28 +214,28 @@ class Corpora:
     """All that is searched in an evaluation."""
 
     folder: Path
-    """Of the evaluation."""
+    """The folder of the evaluation."""
     sources: Sequence[BackendSource]
     questions: Sequence[Question]
     documents: Path | None = None
-    """What back ends by name are built over; None: the paragraphs of the questions."""
+    """The corpus over which back ends that are given by name are built; None: the paragraphs of the questions."""
     read: Callable[[Path], Iterable[Document]] = read_corpus
-    """Reads that."""
+    """Reads the documents of that corpus."""
     search: EnvironmentConfig = field(default_factory=EnvironmentConfig)
-    """Encoder of the back ends that are built, and how graphs are searched and results filtered."""
+    """The encoder of the back ends that are built, and how graphs are searched and results filtered."""
     kg: Path | str | None = None
-    """A graph's folder, or the URL of a server of one."""
+    """A graph's folder, or the URL of a server that has one; None: no graph."""
     top_k: int = 5
     context_tokens: int | None = None
-    """Tokens of passages that a search shows, by `count`; None: `top_k` passages, however long."""
+    """Most tokens of passages that a search shows, by `count`; None: `top_k` passages, however long."""
     count: CountTokens = estimate_tokens
     writer: IndexWriter | None = None
-    """Who is asked where a back end asks a model; None: nobody can be."""
+    """The model that back ends ask, not opened yet; None: no model can be asked."""
     asker: Asker | None = None
-    """The same, once it is there: for searches that ask (`open`)."""
+    """The same model once it is opened, for searches that ask it (`open`)."""
 
     def check(self) -> None:
-        """Whether all can be searched or built, as far as can be said without loading it.
+        """Check that all back ends can be searched or built, as far as that can be said without loading them.
 
         Raises `InvalidInput` for a back end that asks a model where none can be asked, and `RetrievalError` for a
         missing package and for a folder that holds no index.
@@ -242,17 +245,17 @@ class Corpora:
             self._check(source)
 
     def prepare(self, report: Report | None = None) -> tuple[BackendChoice, ...]:
-        """What is searched and what making it took; a back end by name is built, unless it was.
+        """Return what is searched and what making it took. A back end given by name is built, unless it was before.
 
-        Raises as `check`, and `ServerUnavailable` where the model of a filter is not there.
+        Raises as `check` does, and `ServerUnavailable` when the model of a filter cannot be reached.
         """
         open_filters(self.search, self.kg is not None)
         return tuple(self._prepare(source, report) for source in self.sources)
 
     def open(self, choice: BackendChoice) -> Environment:
-        """What agents search, also those that search a graph, where there is one, and those that plan.
+        """Open what agents search, for agents that search a graph, where there is one, and for those that plan, too.
 
-        All tools of a plan search the same documents: an index has none of several kinds.
+        All tools of a plan search the same documents, as an index has none of several kinds.
         """
         source = next(each for each in self.sources if each.name == choice.name)
         environment = open_environment(
@@ -307,7 +310,10 @@ class Corpora:
 
     @contextlib.asynccontextmanager
     async def asking(self) -> AsyncIterator[Corpora]:
-        """The same with who is asked by searches, where those of an index ask; all indexes are there by now."""
+        """Open the model that searches ask, where those of an index ask one, and return these corpora with it.
+
+        All indexes are built by now.
+        """
         if self.writer is None or not any(
             _asks_to_find(self._index(each)) for each in self.sources if not each.is_remote
         ):
@@ -317,7 +323,7 @@ class Corpora:
             yield replace(self, asker=asker)
 
     def plan_builds(self) -> Iterator[tuple[str, Backend, Any, Sequence[Document]]]:
-        """What is to be built and asks a model for it: name, back end with its numbers, and the passages."""
+        """List what is to be built and asks a model for it: name, back end with its numbers, and the passages."""
         for source in self.sources:
             built = source.built
             if built is None or self._index(source).exists() or not _asks(built):

@@ -1,4 +1,4 @@
-"""What an agent fails at, as quotas for those that make or take questions (`pipelines.demand`): no second run.
+"""Quotas for new questions (`pipelines.demand`) from what an agent fails at, without a second run.
 
 Attempts are put together by what their questions are like, and by how they failed and over which back end where that is
 asked for. Cells in which more attempts fail than in all are weak; their quotas are in proportion to how often they do.
@@ -19,7 +19,7 @@ from trailforge.schemas import AgentEpisode, InvalidInput, Question
 
 _MOST_HOPS, _ROUNDED = 4, 4
 Bounds = tuple[float | None, float | None]
-"""Least and most pass rate; None: no end."""
+"""The least and the most pass rate that is asked for; None: no end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +33,13 @@ class AttemptGroup:
     backend: str = ""
     asked: int
     failed: int
-    """Of these attempts; where the cell is of one failure, by that."""
+    """Number of these attempts that failed; where `failure` names a kind of failure, that failed so."""
 
     @property
     def fail_rate(self) -> float:
-        """As if two more attempts had been made, of which one failed: few attempts say little."""
+        """The share that failed, as if two more attempts had been made, of which one failed: few attempts say
+        little.
+        """
         return (self.failed + 1) / (self.asked + 2)
 
     @property
@@ -46,7 +48,7 @@ class AttemptGroup:
         return round(1 - self.failed / self.asked, _ROUNDED)
 
     def quota(self, share: float) -> Quota:
-        """That asks for more of it."""
+        """Return the quota that asks for more questions like these."""
         return Quota(
             share=_round(share),
             hops=self.hops,
@@ -60,7 +62,7 @@ class AttemptGroup:
 
 
 def read_attempts(folder: Path, named: str = "") -> tuple[str, list[AgentEpisode]]:
-    """What the episodes are called, with a hash, and those of an evaluation that an error did not end.
+    """Read the episodes of an evaluation that an error did not end, and what they are called, with a hash.
 
     `named`: AGENT/BACKEND/MODEL, or a beginning of it. Raises `InvalidInput` as `read_evaluation`, and where nothing is
     called so.
@@ -83,7 +85,10 @@ def read_attempts(folder: Path, named: str = "") -> tuple[str, list[AgentEpisode
 def find_cells(
     episodes: Sequence[AgentEpisode], questions: Sequence[Question], by: Sequence[str]
 ) -> tuple[list[AttemptGroup], int]:
-    """The attempts by what is asked of `KEYS`, and how many are of questions that are not there."""
+    """Group the attempts by the traits that `by` names (see `KEYS`).
+
+    The number beside the groups is that of the attempts whose questions are not among `questions`.
+    """
     asked = {(each.question, each.answer): traits_of(each) for each in questions}
     groups: dict[tuple[object, ...], list[AgentEpisode]] = defaultdict(list)
     unknown = 0
@@ -116,13 +121,15 @@ def _tag_of(episode: AgentEpisode) -> str:
 
 
 def share_failed(episodes: Sequence[AgentEpisode]) -> float:
-    """Of all attempts those that are not right."""
+    """Return the share of all attempts that are not right."""
     return sum(not is_right(each.scores) for each in episodes) / len(episodes)
 
 
 def demand_weak(cells: Sequence[AttemptGroup], mean: float, *, least: int, most: int, keep: float) -> tuple[Quota, ...]:
-    """Quotas of at most so many weak cells, in which a larger share fails than the mean, the weakest first, and one of
-    any questions for what is kept as it is.
+    """Return quotas for at most so many weak cells, the weakest first, and one quota of any questions for what is kept
+    as it is.
+
+    In a weak cell a larger share of attempts fails than the mean.
 
     `least`: attempts without which a cell says nothing. Empty: no cell is weak.
     """
@@ -133,7 +140,7 @@ def demand_weak(cells: Sequence[AttemptGroup], mean: float, *, least: int, most:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandSplit:
-    """The questions of an evaluation by a band of pass rates."""
+    """The questions of an evaluation, split by a band of pass rates."""
 
     inside: tuple[Question, ...]
     easy: tuple[Question, ...]
@@ -141,7 +148,7 @@ class BandSplit:
 
 
 def split_by_band(episodes: Sequence[AgentEpisode], questions: Sequence[Question], band: Bounds) -> BandSplit:
-    """The questions with attempts, by whether as many of them are right as is asked for."""
+    """Split the questions that have attempts by whether their pass rate is below, in or above the band."""
     attempts: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for episode in episodes:
         attempts[episode.question, episode.golds[0]].append(is_right(episode.scores))
@@ -156,10 +163,10 @@ def split_by_band(episodes: Sequence[AgentEpisode], questions: Sequence[Question
 
 
 def demand_band(split: BandSplit, keep: float) -> tuple[Quota, ...]:
-    """Quotas by which more questions come to lie in the band.
+    """Return quotas by which more questions come to lie in the band.
 
-    What is in it is asked for again. What is too easy is given back, half of it for a look-alike, half for one fact
-    more; what is too hard, half of it for none, half for one fact fewer.
+    What is in it is asked for again. Of what is too easy, half is asked for again with a look-alike, half with one fact
+    more; of what is too hard, half without a look-alike, half with one fact fewer.
     """
     weights: dict[tuple[int | None, str, bool | None], float] = defaultdict(float)
     for question in split.inside:
@@ -194,7 +201,7 @@ def _round(share: float) -> float:
 
 
 def build_demand(measured: str, quotas: tuple[Quota, ...]) -> Demand:
-    """The quotas with what they rest on. Raises `InvalidInput` where there are none."""
+    """Put the quotas together with what they rest on. Raises `InvalidInput` when there are none."""
     if not quotas:
         raise InvalidInput(
             "no cell is weaker than all together; ask for other keys (--by), or fewer attempts (--least)"

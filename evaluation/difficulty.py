@@ -1,4 +1,4 @@
-"""How hard questions are for a named agent, by the episodes of an evaluation: no second run.
+"""A measure of how hard questions are for a named agent, by the episodes of an evaluation, without a second run.
 
 A cell is an agent over a back end with a model; its seeds are the attempts.
 """
@@ -16,23 +16,23 @@ from trailforge.evaluation.folder import read_episodes, read_evaluation
 from trailforge.schemas import AgentEpisode, InvalidInput
 
 Cell = tuple[str, str, str]
-"""Agent, back end and model."""
+"""The name of a cell: agent, back end and model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredDifficulty:
-    """What one cell made of a question."""
+    """How one cell did on a question."""
 
     question: str
     answer: str
-    """The gold answer."""
+    """The gold answer of the question."""
     attempts: int
-    """Episodes, but for those that an error ended."""
+    """Number of episodes, without those that an error ended."""
     right: int
     calls: float | None
-    """Searches of a right attempt, on average; None: none was right."""
+    """Mean number of searches of a right attempt; None: none was right."""
     pages: float | None
-    """Different documents that a right attempt was shown, on average; None: none was right."""
+    """Mean number of different documents that a right attempt was shown; None: none was right."""
 
     @property
     def pass_rate(self) -> float:
@@ -41,10 +41,10 @@ class MeasuredDifficulty:
 
 
 def measure_difficulty(folder: Path, cell: str = "") -> tuple[str, list[MeasuredDifficulty]]:
-    """The cell, as AGENT/BACKEND/MODEL, and what it made of each question that it came to an end with.
+    """Return the cell, as AGENT/BACKEND/MODEL, and how it did on each question that it came to an end with.
 
-    `cell`: its name, or as much of its beginning as tells it from others. Raises `InvalidInput` as `read_evaluation`,
-    and where no cell or more than one is meant.
+    `cell`: its name, or as much of its beginning as tells it from others. Raises `InvalidInput` as `read_evaluation`
+    does, and where no cell or more than one is meant.
     """
     chosen = _choose(folder, cell)
     found: dict[tuple[str, str], list[AgentEpisode]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""What went wrong in an episode: tags by code, each with its rule, from the stored row alone.
+"""Tags that say what went wrong in an episode, given by code, each by its rule, from the stored row alone.
 
 An episode has no tag when its answer is right and its searches bear it out; a wrong one has one at least. A right
 answer that its searches do not bear out, a lucky one, is tagged by the same rules. `TAGS` says what they mean.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trailforge.evaluation.agents import AgentRun
 
 JUDGED_RIGHT = 0.5
-"""A judge's verdict from here on says that an answer is right."""
+"""Score of a judge from which on an answer counts as right."""
 TAGS: Mapping[str, str] = MappingProxyType(
     {
         "failed": "A tool or the model failed, and nothing is known of the agent; it is then the only tag.",
@@ -37,7 +37,7 @@ _THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 
 def tag_failures(episode: AgentEpisode) -> tuple[str, ...]:
-    """The tags of an episode, in the order of `TAGS`."""
+    """Return the tags of an episode, in the order of `TAGS`."""
     if episode.stop == "failed":
         return ("failed",)
     if is_right(episode.scores) and is_borne_out(episode):
@@ -54,15 +54,16 @@ def tag_failures(episode: AgentEpisode) -> tuple[str, ...]:
 
 
 def is_right(scores: AgentScores) -> bool:
-    """Is the answer right, by our own matcher or by the judge that was asked?"""
+    """Say whether the answer is right, by our own matcher or by the judge that was asked."""
     return scores.right >= 1.0 or (scores.judge is not None and scores.judge >= JUDGED_RIGHT)
 
 
 def is_borne_out(episode: AgentEpisode) -> bool:
-    """Did its searches bring all that the answer rests on?
+    """Say whether the searches brought all that the answer rests on.
 
-    All supporting documents. Where the data set does not name them, a text that it read has to state a gold answer, and
-    each answer of a set; of yes and no, and of options, which no text states, only that it read something.
+    That is all supporting documents. Where the data set does not name them, a text that the episode read has to state a
+    gold answer, and each answer of a set. For yes and no, and for options, which no text states, it only has to have
+    read something.
     """
     if episode.scores.found_at:
         return None not in episode.scores.found_at
@@ -75,7 +76,7 @@ def is_borne_out(episode: AgentEpisode) -> bool:
 
 
 def read_texts(transcript: AgentRun | AgentEpisode, question: str) -> list[str]:
-    """What an agent was given to read by its searches, without the question.
+    """Return what an agent was given to read by its searches, without the question.
 
     These are the triples, and whatever it was sent, in or beside the conversation, that shows the title of a passage
     that was found; where passages have no titles, all that it was sent. Instructions show none.
@@ -91,7 +92,7 @@ def read_texts(transcript: AgentRun | AgentEpisode, question: str) -> list[str]:
 
 
 def asked_at(transcript: AgentRun | AgentEpisode) -> list[int | None]:
-    """For each search the message that asks for it, in the agent's own words; None: none does.
+    """Return, for each search, the message that asks for it in the agent's own words; None: none does.
 
     A turn that only thinks of the same words asks for it where no other does.
     """
@@ -119,10 +120,11 @@ def asked_at(transcript: AgentRun | AgentEpisode) -> list[int | None]:
 
 
 def missed(episode: AgentEpisode) -> bool:
-    """`miss_at_hop_K`, `miss`: a supporting document is missing, though it searched on after its last find.
+    """Tag an episode as `miss_at_hop_K` or `miss`: a supporting document is missing, though it searched on after its
+    last find.
 
-    The last find is the search that brought the last of the others. Where supporting documents are not known: it
-    searched, and is not borne out.
+    The last find is the search that brought the last of the others. Where supporting documents are not known, an
+    episode that searched and is not borne out is tagged.
     """
     if not episode.searches or is_borne_out(episode):
         return False
@@ -130,22 +132,25 @@ def missed(episode: AgentEpisode) -> bool:
 
 
 def name_miss(episode: AgentEpisode) -> str:
-    """The tag of a miss: its hop, from 1, is that of the first supporting document that no search brought."""
+    """Return the tag of a miss. Its hop, from 1, is that of the first supporting document that no search brought."""
     found_at = episode.scores.found_at
     return f"miss_at_hop_{found_at.index(None) + 1}" if None in found_at else "miss"
 
 
 def misread(episode: AgentEpisode) -> bool:
-    """`misread`: borne out, it ended its search by itself, and gave an answer that is neither right nor `format`."""
+    """Tag an episode as `misread`: borne out, it ended its search by itself, and its answer is neither right nor
+    `format`.
+    """
     if episode.stop != "answered" or is_right(episode.scores):
         return False
     return is_borne_out(episode) and not broke_format(episode)
 
 
 def stopped_early(episode: AgentEpisode) -> bool:
-    """`stopped_early`: it answered right after a search that brought a supporting document, and another is missing.
+    """Tag an episode as `stopped_early`: it answered right after a search that brought a supporting document, and
+    another is missing.
 
-    Needs the supporting documents to be known.
+    The supporting documents have to be known.
     """
     found_at = episode.scores.found_at
     if not episode.searches or episode.stop != "answered" or None not in found_at:
@@ -154,10 +159,11 @@ def stopped_early(episode: AgentEpisode) -> bool:
 
 
 def broke_format(episode: AgentEpisode) -> bool:
-    """`format`: its last turn cannot be read (`malformed`), or its answer is empty or is no short one.
+    """Tag an episode as `format`: its last turn cannot be read (`malformed`), or its answer is empty or not short.
 
-    That is one which is not right though a gold answer stands in it, in whole words: others or a text stand around it.
-    Yes and no, which stand in many a text, are not looked for. Of options it is one that chooses none.
+    An answer is not short when it is not right though a gold answer stands in it, in whole words: others or a text
+    stand around it. Yes and no, which stand in many a text, are not looked for. For options, an answer that chooses
+    none has the tag.
     """
     if episode.stop == "malformed":
         return True

@@ -1,4 +1,4 @@
-"""An evaluation on disk: who was asked what, its episodes, and what its back ends cost.
+"""An evaluation on disk: which agent was asked what, its episodes, and what its back ends cost.
 
 FOLDER/evaluation.json          an `Evaluation`, written first and sealed; a folder goes on with the same only
 FOLDER/episodes/CELL/*.parquet  rows of `AgentEpisode`: a shard of questions each
@@ -38,10 +38,15 @@ from trailforge.schemas import (
 MANIFEST = "evaluation.json"
 EPISODES, INDEXES = "episodes", "indexes"
 STEP_FILES = "step-*.parquet"
-"""In `episodes/` of a training's folder, which has no cells: the episodes of a step, by their names in its order."""
+"""The pattern of files in `episodes/` of a training's folder, which has no cells: the episodes of a step, by their
+names in its order.
+"""
 FORMAT = 2
 EARLIER = 1
-"""Still read. In it a paper's name says nothing of who built a back end, which is read as it is called now."""
+"""An earlier version of the folder that is still read.
+
+In it a paper's name does not tell which implementation built a back end; such names are read as they are called now.
+"""
 _FIXED = (
     *("questions_sha256", "num_questions", "dataset"),
     *("top_k", "context_tokens", "tokenizer", "documents", "kg", "judge"),
@@ -51,12 +56,12 @@ _FIXED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentChoice:
-    """One agent with its numbers."""
+    """One agent with its settings."""
 
     name: str
     config: dict[str, Any]
     hash: str
-    """Of name and numbers: the `agent_config` of its episodes."""
+    """The hash of name and settings, which is the `agent_config` of its episodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +70,14 @@ class BackendChoice:
 
     name: str
     index: str = ""
-    """Hash of what is searched, as in the episodes; empty: the question's own paragraphs, or the web."""
+    """The hash of what is searched, as in the episodes; empty: the question's own paragraphs, or the web."""
     config: dict[str, Any] = field(default_factory=dict)
     build_hours: float | None = None
-    """None: not known, as of a server. So are the others."""
+    """Hours that building it took; None: not known, as of a server."""
     hours_per_million: float | None = None
-    """Per million tokens of the corpus."""
+    """Hours per million tokens of the corpus; None: not known."""
     cost: float | None = None
-    """Of the model calls of its build, in the currency of the prices."""
+    """Cost of the model calls of its build, in the currency of the prices; None: not known."""
     cost_per_million: float | None = None
     calls: int | None = None
     bytes: int | None = None
@@ -80,52 +85,54 @@ class BackendChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """A grid: every agent over every back end with every model and seed, on the same questions."""
+    """The grid of an evaluation: every agent over every back end with every model and seed, on the same questions."""
 
     format: int = FORMAT
     questions: str
-    """Name of the file."""
+    """The name of the questions' file."""
     questions_sha256: str
     dataset: str
     num_questions: int
     agents: tuple[AgentChoice, ...]
     backends: tuple[BackendChoice, ...]
     models: tuple[str, ...]
-    """As the episodes name them."""
+    """The models by the names that the episodes give them."""
     seeds: tuple[int, ...]
     top_k: int
     context_tokens: int | None = None
-    """Tokens of passages of a search, instead of `top_k` passages; None: these."""
+    """Most tokens of passages that a search shows, instead of `top_k` passages; None: `top_k` passages."""
     tokenizer: str = ""
-    """That counted what was read; empty: it is estimated."""
+    """The tokenizer that counted what was read; empty: it is estimated."""
     shard_size: int = 20
-    """Questions of a shard."""
+    """Number of questions in a shard."""
     documents: str = ""
-    """SHA-256 of the file that back ends by name are built over; empty: the questions' own paragraphs, all together."""
+    """SHA-256 of the file over which back ends given by name are built; empty: the questions' own paragraphs, all
+    together.
+    """
     kg: str = ""
-    """SHA-256 of the manifest of the knowledge graph that agents search which want one; empty: none."""
+    """SHA-256 of the manifest of the knowledge graph, for agents that search one; empty: none."""
     judge: str = ""
-    """The judging model; empty: none."""
+    """The name of the judging model; empty: none."""
     prices: tuple[ModelPrice, ...] = ()
-    """For the online cost; of a model without any it is not known."""
+    """Prices of models, for the online cost. The cost of a model without a price is not known."""
     versions: dict[str, str] = field(default_factory=dict)
-    """Of what decides episodes besides: the hash of the prompts, and how the model is asked."""
+    """Versions of what else decides episodes: the hash of the prompts, and how the model is asked."""
     seal: str = ""
-    """See `retrieval.seals`."""
+    """The seal of the file, as in `retrieval.seals`."""
 
 
 def write_evaluation(folder: Path, evaluation: Evaluation) -> None:
-    """Seal and write it, all of it or nothing. Raises `OutputError`."""
+    """Seal and write an evaluation, all of it or nothing. Raises `OutputError`."""
     content = to_dict(evaluation)
     del content[SEAL]
     write_text(folder / MANIFEST, json.dumps(seal(content), indent=1, ensure_ascii=False))
 
 
 def claim_folder(folder: Path, wanted: Evaluation) -> Evaluation:
-    """Write what is evaluated before any of it is; a folder that holds an evaluation goes on with it.
+    """Write down what will be evaluated. In a folder that holds an evaluation, go on with that one.
 
     Agents, back ends, models and seeds may be added, and prices may change: cells are independent. Everything else is
-    as it was, the questions of a shard by themselves. Raises `InvalidInput` that names the field that differs.
+    as it was, the questions of a shard by themselves. Raises `InvalidInput`, naming the field that differs.
     """
     wanted = check_same(folder, wanted)
     write_evaluation(folder, wanted)
@@ -133,7 +140,10 @@ def claim_folder(folder: Path, wanted: Evaluation) -> Evaluation:
 
 
 def check_same(folder: Path, wanted: Evaluation) -> Evaluation:
-    """What `claim_folder` would write. Raises as that, and `OutputError` for a folder that holds other things."""
+    """Return what `claim_folder` would write.
+
+    Raises as it does, and `OutputError` for a folder that holds other things.
+    """
     if (folder / MANIFEST).exists():
         return _join(folder, read_evaluation(folder), wanted)
     _refuse_strangers(folder)
@@ -200,12 +210,12 @@ def _refuse(folder: Path, name: str, before: object, now: object) -> None:
 
 
 def is_evaluation(folder: Path) -> bool:
-    """Whether a folder is one of an evaluation, and not of a run."""
+    """Say whether a folder is that of an evaluation, and not that of a run."""
     return (folder / MANIFEST).is_file()
 
 
 def read_evaluation(folder: Path) -> Evaluation:
-    """The grid of a folder. Raises `InvalidInput` when it holds none, or a damaged one."""
+    """Read the grid of a folder. Raises `InvalidInput` when it holds none, or a damaged one."""
     evaluation = _read_stored(folder)
     if evaluation.format == FORMAT:
         return evaluation
@@ -247,9 +257,10 @@ def _had_papers_name(choice: BackendChoice) -> bool:
 
 
 def read_episodes(folder: Path, cell: str = "*") -> Iterator[AgentEpisode]:
-    """Its episodes, those of finished shards, in the order of cells and shards. `cell`: a pattern of folder names.
+    """Read the episodes of an evaluation's finished shards, in the order of cells and shards.
 
-    Those of before get the names of back ends that the evaluation knows. Raises as `read_evaluation`, if there is one.
+    `cell`: a pattern of folder names. Episodes of an earlier version get the names of back ends that the evaluation
+    knows. Raises as `read_evaluation` does, if the folder has an evaluation.
     """
     names = dict[str, str]()
     if (folder / MANIFEST).exists() and (stored := _read_stored(folder)).format == EARLIER:
@@ -259,17 +270,20 @@ def read_episodes(folder: Path, cell: str = "*") -> Iterator[AgentEpisode]:
 
 
 def read_trained(folder: Path) -> Iterator[AgentEpisode]:
-    """The episodes that a training kept, in the order of its steps."""
+    """Read the episodes that a training kept, in the order of its steps."""
     yield from read_rows(sorted((folder / EPISODES).glob(STEP_FILES)), AgentEpisode)
 
 
 def is_refused(row: AgentEpisode) -> bool:
-    """Whether an episode failed because the server refused a prompt of it."""
+    """Say whether an episode failed because the server refused one of its prompts."""
     return row.stop == "failed" and row.error.startswith(PromptRefused.opening)
 
 
 def forget_refused(folder: Path) -> int:
-    """Let the shards be run again in which episodes failed for a refused prompt; how many such episodes there are."""
+    """Let the shards be run again in which episodes failed for a refused prompt.
+
+    Return how many such episodes there are.
+    """
     found = 0
     for path in sorted((folder / EPISODES).glob("*/*.parquet")):
         if refused := sum(map(is_refused, read_parquet(path, AgentEpisode))):

@@ -67,31 +67,37 @@ _MANY = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationConfig:
-    """All numbers of an evaluation that no command line has to say."""
+    """All settings of an evaluation that the command line does not have to give."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     style: Style = "chat"
-    """How the model is asked. Published prompts of protocols are one text all the same."""
+    """How the model is asked. Published prompts of protocols are sent as one text in either case."""
     top_k: int = 5
-    """Passages of a search."""
+    """Number of passages that a search shows."""
     context_tokens: int | None = None
-    """Tokens of passages of a search instead, by the agent's tokenizer; in plans, of each node."""
+    """Most tokens of passages that a search shows, by the agent's tokenizer, in place of `top_k`; in plans, that each
+    node shows.
+    """
     tokenizer: str = ""
-    """That counts what is read, by folder or name; empty: the model's if `context_tokens` are set, else an estimate."""
+    """The tokenizer that counts what is read, by folder or name; empty: the model's if `context_tokens` is set, else an
+    estimate.
+    """
     agents: dict[str, Any] = field(default_factory=dict)
-    """Numbers of agents other than their own, by their names."""
+    """Settings of agents other than their defaults, by the agents' names."""
     backends: dict[str, Any] = field(default_factory=dict)
-    """The same of back ends that are built."""
+    """Settings of back ends that are built other than their defaults, by the back ends' names."""
     retrieval: EnvironmentConfig = field(default_factory=EnvironmentConfig)
-    """Encoder of these, and how graphs are searched and results filtered. Its `kind` is not looked at."""
+    """The encoder of back ends that are built, and how graphs are searched and results filtered. Its `kind` is
+    ignored.
+    """
     builder: ModelConfig | None = None
-    """Who is asked by back ends that ask a model, while they are built and searched; None: the evaluated model."""
+    """The model that back ends ask, while they are built and searched; None: the evaluated model."""
     judge: JudgeConfig | None = None
     shard_size: int = 20
     episodes_in_flight: int = 64
-    """At a time; each asks for little more than one call at a time."""
+    """Number of episodes that run at a time. Each makes little more than one call at a time."""
     episode_s: float = 3600.0
-    """Seconds after which an episode is given up, as failed."""
+    """Seconds after which an episode is given up as failed."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for numbers below 1."""
@@ -100,7 +106,10 @@ class EvaluationConfig:
                 raise InvalidInput("has to be 1 or more", field=name)
 
     def counted_by(self, tokenizer: str | None, context_tokens: int | None, model: str) -> EvaluationConfig:
-        """With another tokenizer and limit; None: as it is. Raises `InvalidInput` for a limit that nothing counts."""
+        """Return this configuration with another tokenizer and limit; None leaves either as it is.
+
+        Raises `InvalidInput` for a limit that nothing counts.
+        """
         limit, named = context_tokens or self.context_tokens, tokenizer or self.tokenizer
         if limit and not named and "/" not in model:
             raise InvalidInput("by which tokenizer are tokens counted? name the agent's model", field="--tokenizer")
@@ -108,15 +117,18 @@ class EvaluationConfig:
 
 
 def read_evaluation_config(preset: str) -> EvaluationConfig:
-    """What a preset, by name or by a YAML file's path, says. Raises `InvalidInput` that names preset and field."""
+    """Read the configuration of a preset, by name or by a YAML file's path.
+
+    Raises `InvalidInput`, naming preset and field.
+    """
     with located(file=f"preset {preset}"):
         return from_dict(EvaluationConfig, load_evaluation_preset(preset))
 
 
 def choose_agent(name: str, numbers: Mapping[str, Any], prompt: Literal["ours", "published"] = "ours") -> AgentChoice:
-    """An agent with its numbers. `prompt`: for those that have published ones kept here.
+    """Return an agent with its settings. `prompt`: which prompts agents with published ones use.
 
-    Raises `InvalidInput` for an agent that there is not, and for numbers or published words that it does not have.
+    Raises `InvalidInput` for an unknown agent, and for settings or published words that it does not have.
     """
     agent = load_agent(name)
     values = dict(numbers)
@@ -136,7 +148,10 @@ def choose_agent(name: str, numbers: Mapping[str, Any], prompt: Literal["ours", 
 def choose_agents(
     names: Iterable[str], numbers: Mapping[str, Any], prompt: Literal["ours", "published"] = "ours", *, has_graph: bool
 ) -> tuple[AgentChoice, ...]:
-    """`choose_agent` of each. Raises as that, where one lacks its knowledge graph, and where none reads the given."""
+    """Choose each agent as `choose_agent` does.
+
+    Raises as it does, and where an agent lacks its knowledge graph, and where none reads the one that is given.
+    """
     names = list(dict.fromkeys(names))
     reads = [name for name in names if load_agent(name).searches in ("graph", "any")]
     for name in reads if has_graph and reads else names:
@@ -146,20 +161,20 @@ def choose_agents(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridModel:
-    """Who is asked in a grid."""
+    """The model that is asked in a grid."""
 
     name: str
-    """As the episodes say it."""
+    """The model's name, as the episodes give it."""
     client: Client
     style: Style = "chat"
     judge: Judge | None = None
-    """Who else says whether answers are right."""
+    """A judge that also says whether answers are right; None: none."""
     figures: Callable[[], dict[str, int]] = dict
-    """Of the client, for who watches: `ModelClient.figures`."""
+    """Returns the client's figures, for progress displays, as `ModelClient.figures` does."""
     served: ModelClient | None = None
-    """The client, where it asks a server."""
+    """The client, where it asks a server; else None."""
     count: CountTokens = estimate_tokens
-    """By its tokenizer, of what its agents are given to read."""
+    """Counts, by the model's tokenizer, the tokens that its agents are given to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,13 +188,13 @@ class Cell:
 
     @property
     def folder(self) -> str:
-        """Name of the folder of its episodes, below `episodes/`."""
+        """The name of the folder of the cell's episodes, below `episodes/`."""
         plain = (re.sub(r"[^A-Za-z0-9._]+", "-", each) for each in (self.agent.name, self.backend.name, self.model))
         return "--".join((*plain, f"seed{self.seed}"))
 
     @property
     def setting(self) -> EpisodeSetting:
-        """What its episodes have in common."""
+        """What the cell's episodes have in common."""
         return EpisodeSetting(
             agent=self.agent.name,
             agent_config=self.agent.hash,
@@ -191,7 +206,7 @@ class Cell:
         )
 
     def shards(self, questions: Sequence[Question], size: int) -> list[Shard]:
-        """Its work."""
+        """Divide the cell's work into shards of questions."""
         setting, found = self.setting, []
         for first in range(0, len(questions), size):
             asked = [hash_episode(each, setting) for each in questions[first : first + size]]
@@ -202,34 +217,34 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationGrid:
-    """What is to be run in a folder, which no other process writes to (`engine.files.exclusive`)."""
+    """The grid to be run in a folder, to which no other process writes (`engine.files.exclusive`)."""
 
     folder: Path
     questions: Sequence[Question]
     cells: Sequence[Cell]
     open: Callable[[BackendChoice], Environment]
-    """Called once for each back end of which something is missing."""
+    """Opens what a back end searches. It is called once for each back end of which something is missing."""
     shard_size: int = 20
     episodes_in_flight: int = 64
     episode_s: float = 3600.0
 
     @property
     def shards(self) -> list[tuple[Cell, Shard]]:
-        """All of it, in order."""
+        """All shards of the grid, in order."""
         return [(cell, shard) for cell in self.cells for shard in cell.shards(self.questions, self.shard_size)]
 
     @property
     def missing(self) -> list[tuple[Cell, Shard]]:
-        """What is not finished."""
+        """The shards that are not finished."""
         work = self.shards
         names = {shard.name for shard in missing_shards(self.folder, [shard for _, shard in work])}
         return [(cell, shard) for cell, shard in work if shard.name in names]
 
     async def run(self, model: GridModel) -> Counter[str]:
-        """Run what is missing, back end by back end. The episodes that were run, by how they ended.
+        """Run what is missing, back end by back end. Return the number of episodes that were run, by how they ended.
 
-        An episode that fails is a row that says so. Raises what is no matter of one episode: a server that does not
-        answer, a cap, a disk that is full, and a shard all of whose episodes fail.
+        An episode that fails is a row that says so. Raises errors that concern more than one episode: a server that
+        does not answer, a cap, a full disk, and a shard all of whose episodes fail.
         """
         work, missing = self.shards, self.missing
         running = _Running(self, model, ProgressFile(self.folder), has_succeeded=len(missing) < len(work))
@@ -253,7 +268,7 @@ def describe_evaluation(
     model: str,
     seeds: Sequence[int],
 ) -> Evaluation:
-    """What is evaluated, but for the back ends: what these search is known when they are built."""
+    """Describe what is evaluated, without the back ends: what they search is known once they are built."""
     return Evaluation(
         questions=asked.name,
         questions_sha256=asked.sha256,
@@ -284,7 +299,9 @@ def _hash_prompts() -> str:
 
 
 def plan_grid(wanted: Evaluation, held: Evaluation, corpora: Corpora, config: EvaluationConfig) -> EvaluationGrid:
-    """The cells that are `wanted`, of all those that the folder may have (`held`, as `claim_folder` gives it)."""
+    """Return the cells that are `wanted`, of all those that the folder may have (`held`, as `claim_folder`
+    gives it).
+    """
     return EvaluationGrid(
         folder=corpora.folder,
         questions=corpora.questions,
@@ -357,10 +374,10 @@ class _Running:
 async def run_cell_episode(
     question: Question, cell: Cell, environment: Environment, model: GridModel, *, limit_s: float
 ) -> AgentEpisode:
-    """One episode as its row: scored, judged where there is a judge, and tagged.
+    """Run one episode and return its row: scored, judged where there is a judge, and tagged.
 
-    What fails in it, or is not done in time, is a row with stop `failed` and the error. Raises what is no matter of one
-    episode: `BudgetExceeded`, `OutputError`, `ServerUnavailable`, `Stalled`.
+    An episode that fails, or is not done in time, is a row with stop `failed` and the error. Raises errors that concern
+    more than one episode: `BudgetExceeded`, `OutputError`, `ServerUnavailable`, `Stalled`.
     """
     agent, meter, error = load_agent(cell.agent.name), Meter(), ""
     asker = Asker(client=model.client, model=model.name, style=model.style, seed=cell.seed, meter=Meter())

@@ -1,8 +1,8 @@
-"""What an episode is worth, and many of them together; every score of an answer is one of `rewards`.
+"""Measures of one episode, and of many together. Every score of an answer is one of `rewards`.
 
 episode = make_episode(question, run, setting, costs=costs)
 summary = summarize(episodes)                                one agent over one back end
-average_ranks({"dense": {"nq": .38, "musique": .13}, …})     who is best over all cells
+average_ranks({"dense": {"nq": .38, "musique": .13}, …})     which is best over all cells
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ Cell = TypeVar("Cell", bound=Hashable)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeSetting:
-    """Whose episode it is: all that a question's episodes differ by."""
+    """What the episodes of a question differ by: agent, back end, model and seed."""
 
     agent: str
     agent_config: str
-    """Hash of the agent's numbers."""
+    """The hash of the agent's settings."""
     protocol: str = ""
     backend: str
     index: str = ""
-    """Hash of what is searched."""
+    """The hash of what is searched."""
     model: str
     seed: int
 
@@ -70,7 +70,7 @@ def make_episode(
     judge: float | None = None,
     error: str = "",
 ) -> AgentEpisode:
-    """The row of a run: scored, and tagged with what went wrong. `judge`: a judging model's verdict."""
+    """Make the row of a run: scored, and tagged with what went wrong. `judge`: a judging model's verdict."""
     episode = AgentEpisode(
         uid=hash_episode(question, setting),
         question_id=question.id,
@@ -100,8 +100,10 @@ def make_episode(
 
 
 def gold_pages(question: Question) -> list[Gold] | None:
-    """The pages that the answer rests on: by ids of the corpus, or by titles where ids are those of the question's own
-    paragraphs. None where they are not known."""
+    """Return the pages that the answer rests on, by their ids in the corpus.
+
+    Where ids are those of the question's own paragraphs, pages are given by title. None where they are not known.
+    """
     own = {each.id for each in question.paragraphs}
     named = [
         Gold(page=each.id) if each.id and each.id not in own else Gold(title=each.title)
@@ -111,13 +113,13 @@ def gold_pages(question: Question) -> list[Gold] | None:
 
 
 def hash_episode(question: Question, setting: EpisodeSetting) -> str:
-    """The `uid` of an episode: the same for the same question, agent, settings, index, model and seed."""
+    """Return the `uid` of an episode: the same for the same question, agent, settings, index, model and seed."""
     content = {"dataset": question.dataset, "id": question.id, "question": question.question, **asdict(setting)}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def score_run(question: Question, run: AgentRun, *, judge: float | None = None) -> AgentScores:
-    """A run's answer against the golds, and its searches against the supporting documents."""
+    """Score a run's answer against the gold answers, and its searches against the supporting documents."""
     answer, found_at = _score(question, run.answer), find_supporting(question, run)
     return AgentScores(
         exact_match=answer.exact_match,
@@ -152,7 +154,7 @@ def _find_answer(question: Question, shown: Sequence[str]) -> float | None:
 
 
 def find_supporting(question: Question, run: AgentRun) -> tuple[int | None, ...]:
-    """For each of `order_supporting` the 0-based search that brought it first; None: no search did.
+    """Return, for each document of `order_supporting`, the 0-based search that brought it first; None: no search did.
 
     A passage is a document if it has its title, case and white space aside. Where other paragraphs of the question have
     the same title, it also has to have its id or, if it has the id of none of them, the document's text or facts have
@@ -195,7 +197,7 @@ def _read_until(run: AgentRun, question: str) -> list[str]:
 
 
 def order_supporting(question: Question) -> tuple[SupportingDocument, ...]:
-    """The documents that the answer rests on, in the order of the hops; those of no hop last, as annotated."""
+    """Return the documents that the answer rests on, in the order of the hops; those of no hop last, as annotated."""
     hops = [hop.support_id for hop in question.decomposition]
     return tuple(
         sorted(
@@ -229,7 +231,7 @@ def _share_of_gold(episode: AgentEpisode, figure: str) -> float | None:
 
 
 Measure = Callable[[AgentEpisode], float | None]
-"""A number of an episode; None: it says nothing of this one."""
+"""Returns a number of an episode; None: the measure says nothing of this episode."""
 
 MEASURES: Mapping[str, Measure] = MappingProxyType(
     {
@@ -258,41 +260,48 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         "gold_cited": lambda episode: _share_of_gold(episode, "gold_cited"),
     }
 )
-"""By name. From `tool_calls` on of agents that open pages alone; the last two are shares of the pages that the answer
-rests on. `answer_words` is that of answers that were given: contain-EM pays for long ones. `turns`: of the agent."""
+"""The measures by name.
+
+From `tool_calls` on they are for agents that open pages alone; the last two are shares of the pages that the answer
+rests on. `answer_words` counts the words of answers that were given, as contain-EM pays for long ones. `turns` are
+those of the agent.
+"""
 OF_PAGES = ("tool_calls", "repeated_calls", "pages_opened", "pages_unused", "gold_opened", "gold_cited")
-"""Those that say nothing of agents that open no pages."""
+"""Names of the measures that say nothing of agents that open no pages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A measure over episodes."""
+    """The mean of a measure over episodes, and how much it varies over seeds."""
 
     mean: float
-    """Over all episodes of which it says something."""
+    """Mean over all episodes for which the measure is known."""
     variance: float | None
-    """Of the means of the seeds, unbiased; None: there is but one seed."""
+    """Unbiased variance of the means of the seeds; None: there is but one seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeSummary:
-    """What episodes are worth together."""
+    """The measures, ends and tags of several episodes together."""
 
     episodes: int
     questions: int
     seeds: int
     measures: Mapping[str, Spread | None]
-    """By the names of `MEASURES`; None: no episode says anything of it."""
+    """The spread of each measure, by the names of `MEASURES`; None: it is known for no episode."""
     pass_at: Mapping[int, float]
-    """By k, from 1 to the smallest number of episodes that a question has; see `pass_at_k`."""
+    """The pass@k by k, from 1 to the smallest number of episodes that a question has; see `pass_at_k`."""
     stops: Mapping[str, int]
-    """Episodes by how they ended."""
+    """Number of episodes by how they ended."""
     failures: Mapping[str, int]
-    """Episodes by tag; one may have several."""
+    """Number of episodes by tag. An episode may have several tags."""
 
 
 def summarize(episodes: Sequence[AgentEpisode]) -> EpisodeSummary:
-    """Means, pass@k, ends and tags. Raises `InvalidInput` without episodes, and as `by_question`."""
+    """Summarize episodes as means, pass@k, ends and tags.
+
+    Raises `InvalidInput` without episodes, and as `by_question` does.
+    """
     if not episodes:
         raise InvalidInput("there are no episodes")
     questions = by_question(episodes)
@@ -309,10 +318,10 @@ def summarize(episodes: Sequence[AgentEpisode]) -> EpisodeSummary:
 
 
 def by_question(episodes: Sequence[AgentEpisode]) -> dict[str, list[AgentEpisode]]:
-    """Episodes by `DATASET:ID` of their question, in their order.
+    """Group episodes by `DATASET:ID` of their question, in their order.
 
-    Raises `InvalidInput` for two on one question with one seed, as they are of several agents, back ends or models, and
-    for two questions of one id.
+    Raises `InvalidInput` for two episodes on one question with one seed, as they are of several agents, back ends or
+    models, and for two questions of one id.
     """
     found: dict[str, list[AgentEpisode]] = defaultdict(list)
     for episode in episodes:
@@ -330,7 +339,7 @@ Choice = Literal["single", "multiple"]
 
 
 def by_choice(episodes: Sequence[AgentEpisode]) -> dict[Choice, list[AgentEpisode]]:
-    """Episodes on questions with options, by the kinds of choice that there are."""
+    """Group the episodes on questions with options by the kind of choice."""
     found: dict[Choice, list[AgentEpisode]] = {}
     for choice in get_args(Choice):
         of_options = (each for each in episodes if each.correct_options)
@@ -340,13 +349,13 @@ def by_choice(episodes: Sequence[AgentEpisode]) -> dict[Choice, list[AgentEpisod
 
 
 def mean_chance(episodes: Sequence[AgentEpisode]) -> ChoiceChance:
-    """What guessing pays on questions with options, on average."""
+    """Return the mean score of guessing on questions with options."""
     chances = [chance_of_choice(len(each.options), len(each.correct_options)) for each in episodes]
     return ChoiceChance(fmean(each.exact_match for each in chances), fmean(each.f1 for each in chances))
 
 
 def measure_spread(episodes: Sequence[AgentEpisode], measure: Measure) -> Spread | None:
-    """Mean of a measure, and variance over the seeds; None where no episode says anything of it."""
+    """Return the mean of a measure and its variance over the seeds; None where the measure is known for no episode."""
     by_seed: dict[int, list[float]] = defaultdict(list)
     for episode in episodes:
         if (value := measure(episode)) is not None:
@@ -361,7 +370,8 @@ def measure_spread(episodes: Sequence[AgentEpisode], measure: Measure) -> Spread
 
 
 def pass_at_k(episodes: Sequence[AgentEpisode], k: int) -> float:
-    """Share of questions of which one of k episodes is right: the mean over the questions of `estimate_pass_at_k`.
+    """Return the share of questions of which one of k episodes is right: the mean over the questions of
+    `estimate_pass_at_k`.
 
     Raises `InvalidInput` where a question has less than k episodes.
     """
@@ -375,7 +385,8 @@ def pass_at_k(episodes: Sequence[AgentEpisode], k: int) -> float:
 
 
 def estimate_pass_at_k(episodes: int, passed: int, k: int) -> float:
-    """1 - C(n - c, k) / C(n, k): an unbiased estimate, from n episodes with c right ones, that of k one is right.
+    """Estimate 1 - C(n - c, k) / C(n, k), without bias, from n episodes with c right ones: the chance that one of k is
+    right.
 
     Chen et al., 2021, eq. 1. Raises `ValueError` unless 0 <= c <= n and 1 <= k <= n.
     """
@@ -385,10 +396,10 @@ def estimate_pass_at_k(episodes: int, passed: int, k: int) -> float:
 
 
 def average_ranks(scores: Mapping[Competitor, Mapping[Cell, float]]) -> dict[Competitor, float]:
-    """The mean rank of each competitor over the cells, 1.0 for one that has the highest score in all.
+    """Return the mean rank of each competitor over the cells, 1.0 for one that has the highest score in all.
 
-    Of those that tie in a cell each has the mean of the ranks that they share. Raises `InvalidInput` for one that lacks
-    a cell which another has, as ranks among others tell nothing.
+    Competitors that tie in a cell all have the mean of the ranks that they share. Raises `InvalidInput` for one that
+    lacks a cell which another has, as ranks in different company do not compare.
     """
     cells = list(dict.fromkeys(cell for of in scores.values() for cell in of))
     for competitor, of in scores.items():

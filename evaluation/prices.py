@@ -14,17 +14,19 @@ from trailforge.schemas import AgentCosts, AgentEpisode, ModelUsage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelPrice:
-    """Of a million tokens of a model, in the one currency of the evaluation."""
+    """The prices of a million tokens of a model, in the one currency of the evaluation."""
 
     model: str
     prompt: float
     completion: float
     cached: float | None = None
-    """Of tokens of prompts in a server's prefix cache; None: as others of the prompt."""
+    """Price of prompt tokens in a server's prefix cache; None: as that of other prompt tokens."""
 
 
 def prices_of(models: Iterable[ModelConfig]) -> tuple[ModelPrice, ...]:
-    """Of those whose prices are known, each once; of two of one name the last one's."""
+    """Return the prices of the models whose prices are known, each model once; of two models of one name, the last
+    one's.
+    """
     known = {each.name: each.prices for each in models if each.prices != Prices()}
     return tuple(
         ModelPrice(
@@ -38,7 +40,7 @@ def prices_of(models: Iterable[ModelConfig]) -> tuple[ModelPrice, ...]:
 
 
 def dearest(*prices: Prices) -> Prices:
-    """Of each kind of token the highest."""
+    """Return the highest price for each kind of token."""
     return Prices(
         prompt_per_million=max(each.prompt_per_million for each in prices),
         completion_per_million=max(each.completion_per_million for each in prices),
@@ -49,12 +51,12 @@ def dearest(*prices: Prices) -> Prices:
 
 
 def join_prices(before: Iterable[ModelPrice], now: Iterable[ModelPrice]) -> tuple[ModelPrice, ...]:
-    """Those of now hold."""
+    """Join two lists of prices. The price of now holds where both have one."""
     return tuple({each.model: each for each in (*before, *now)}.values())
 
 
 def read_prices_of_all(content: dict[str, Any]) -> dict[str, Any]:
-    """An evaluation as it was stored when one price was that of all its models, with the prices of each."""
+    """Read an evaluation that was stored when all its models had one price, and give each model that price."""
     prompt, completion = content.pop("price_prompt", None), content.pop("price_completion", None)
     if prompt is None or completion is None:
         return content
@@ -63,7 +65,7 @@ def read_prices_of_all(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def usage_of_others(meter: Meter, own: str) -> tuple[ModelUsage, ...]:
-    """What was asked of other models than this, by name."""
+    """Return what was asked of other models than this one, by their names."""
     return tuple(
         ModelUsage(
             model=name, calls=each.calls, prompt_tokens=each.prompt_tokens, completion_tokens=each.completion_tokens
@@ -74,7 +76,7 @@ def usage_of_others(meter: Meter, own: str) -> tuple[ModelUsage, ...]:
 
 
 def costs_of(meter: Meter, model: str, *, context_tokens: int, seconds: float | None) -> AgentCosts:
-    """What an episode took. `model`: the agent's own. `seconds`: None where they are not known."""
+    """Return what an episode took. `model`: the agent's own. `seconds`: None where they are not known."""
     usage = meter.usage(Prices())
     return AgentCosts(
         calls=usage.calls,
@@ -88,7 +90,7 @@ def costs_of(meter: Meter, model: str, *, context_tokens: int, seconds: float | 
 
 
 def mean_cost(known: Sequence[ModelPrice], episodes: Sequence[AgentEpisode]) -> float | None:
-    """Of an episode; None where a model that was asked has no price."""
+    """Return the mean cost of an episode; None where a model that was asked has no price."""
     prices = {each.model: each for each in known}
     asked = [[_own_usage(each.model, each.costs), *each.costs.others] for each in episodes]
     if not {usage.model for usages in asked for usage in usages} <= prices.keys():

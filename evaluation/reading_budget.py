@@ -1,4 +1,4 @@
-"""What an agent reads of a search, counted by its own tokenizer: a text's length, and searches cut to one length.
+"""A budget for what an agent reads of a search, in tokens of its own tokenizer, to which searches are cut.
 
 count = open_tokenizer("Qwen/Qwen2.5-7B-Instruct")
 documents = BudgetedRetriever(documents, tokens=1024, count=count)        as many passages as fit, whatever is asked for
@@ -20,7 +20,7 @@ from trailforge.retrieval import Retriever, first_sentences
 from trailforge.schemas import InvalidInput, Passage, estimate_tokens, install_hint
 
 CountTokens = Callable[[str], int]
-"""Tokens of a text."""
+"""Counts the tokens of a text."""
 
 _USUAL_PASSAGE = 64
 """Tokens of a short one: how many are asked for first. If all of them fit, twice as many are, and so on."""
@@ -30,14 +30,14 @@ _COUNTED_TEXTS = 1 << 14
 
 
 class SearchClock:
-    """How long a search took: without the further ones by which a `BudgetedRetriever` finds what fits."""
+    """How long a search took, without the further searches by which a `BudgetedRetriever` finds what fits."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self.spans: list[_Span] = []
 
     def stop(self, began: float, ended: float) -> None:
-        """Reckon it, from a time to another."""
+        """Add up how long the search took between these two times, as far as it counts."""
         ends = sorted({began, ended, *(at for span in self.spans for at in span[:2] if began < at < ended)})
         for start, end in pairwise(ends):
             counted = [span.counts for span in self.spans if span.began <= start and end <= span.ended]
@@ -55,7 +55,7 @@ _clock: ContextVar[SearchClock | None] = ContextVar("clock", default=None)
 
 @contextmanager
 def timing() -> Iterator[SearchClock]:
-    """Time a search: of all that the block and tasks within it retrieve, each as one."""
+    """Time a search: all that the block and tasks within it retrieve, each as one."""
     clock, began = SearchClock(), time.perf_counter()
     token = _clock.set(clock)
     try:
@@ -89,20 +89,25 @@ class _Retrieves:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetedRetriever:
-    """Another retriever of which a search shows so many tokens of passages, whole ones, in the order in which it has
-    them; a first one that is longer by itself is cut behind a sentence."""
+    """Another retriever of which a search shows so many tokens of passages.
+
+    Passages are whole and in the order of that retriever. A first passage that is longer by itself is cut after a
+    sentence.
+    """
 
     retriever: Retriever
     tokens: int
     count: CountTokens
     asks_once: bool = False
-    """Of a search that costs money each time: what is shown is a beginning of what it found first."""
+    """Whether each search is made once, as where it costs money: what is shown is then a beginning of what it found
+    first.
+    """
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """As `Retriever.retrieve`, but for `k`, which is not looked at.
+        """Retrieve as `Retriever.retrieve` does, but ignore `k`.
 
-        A back end may give each kind of text its share of `k`, as passages and reports: the largest `k` of which all
-        that it finds fits, and not a beginning of a longer list.
+        A back end may give each kind of text its share of `k`, as passages and reports: so the largest `k` is taken of
+        which all that it finds fits, and not a beginning of a longer list.
         """
         retrieve = _Retrieves(retriever=self.retriever, query=query)
         try:
@@ -162,8 +167,10 @@ class BudgetedRetriever:
 
 
 def open_tokenizer(name: str) -> CountTokens:
-    """How many tokens a model's tokenizer, by its folder or name, makes of a text, without marks around it; without a
-    name they are estimated. Raises `InvalidInput` where there is none, or no package that reads it.
+    """Open a function that counts how many tokens a model's tokenizer, by its folder or name, makes of a text.
+
+    No marks are put around the text. Without a name, tokens are estimated. Raises `InvalidInput` where there is no such
+    tokenizer, or no package that reads it.
     """
     if not name:
         return estimate_tokens
@@ -180,7 +187,7 @@ def open_tokenizer(name: str) -> CountTokens:
 
 
 def load_tokenizer(name: str) -> Any:
-    """A tokenizer of transformers, by its folder or name. Raises `InvalidInput` as `open_tokenizer`."""
+    """Load a tokenizer of transformers, by its folder or name. Raises `InvalidInput` as `open_tokenizer` does."""
     try:
         from transformers import AutoTokenizer
     except ImportError as error:

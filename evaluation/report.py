@@ -1,6 +1,6 @@
 """The report of an evaluation: `report.md` for people, `table.parquet` for programs, and plots.
 
-Made anew from what the folder holds, finished or not; the same episodes give the same bytes.
+It is made anew from what the folder holds, finished or not; the same episodes give the same bytes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MOST_MISSING = 20
 
 
 def write_report(folder: Path) -> list[Path]:
-    """Write report, table and plots into an evaluation's folder. Raises as `read_table`, and `OutputError`."""
+    """Write report, table and plots into an evaluation's folder. Raises as `read_table` does, and `OutputError`."""
     table = read_table(folder)
     plots = draw_plots(table)
     write_atomically(folder / TABLE, lambda temporary: write_parquet(temporary, TableRow, table.rows))
@@ -54,11 +54,11 @@ def write_report(folder: Path) -> list[Path]:
 # For people
 
 Column = tuple[str, str, Callable[[TableRow], str]]
-"""Head, what `LEGEND` has it under (empty: nothing), and content."""
+"""A column of the report: its head, the key under which `LEGEND` explains it (empty: none), and its content."""
 
 
 def describe_table(table: EvaluationTable, plots: Sequence[str] = ()) -> str:
-    """The report as Markdown. `plots`: paths of what is drawn, beside it."""
+    """Write the report as Markdown. `plots`: paths of the plots beside it."""
     rows, given = table.rows, table.evaluation
     sections = [
         f"# Evaluation on {plain(given.questions)}\n",
@@ -259,7 +259,9 @@ def _legend(meanings: Mapping[str, str]) -> str:
 
 
 def show_estimate(found: CellEstimate | None) -> str:
-    """In points, with its interval and the standard deviation over seeds: `41.2 [38.0, 44.5] ±0.8`."""
+    """Write an estimate in points, with its interval and the standard deviation over seeds: `41.2 [38.0, 44.5]
+    ±0.8`.
+    """
     if found is None:
         return _NONE
     seeds = "" if found.variance is None else f" ±{100 * math.sqrt(found.variance):.1f}"
@@ -281,11 +283,11 @@ def _alt(path: str) -> str:
 # Plots
 
 Axis = tuple[str, Callable[[TableRow], float | None]]
-"""Label and value of what a plot has along its x."""
+"""The x axis of a plot: its label and the value of a row."""
 
 
 def draw_plots(table: EvaluationTable) -> dict[str, bytes]:
-    """PNG files by their path in the folder. A plot for which nothing is known is not drawn."""
+    """Draw the plots: PNG files by their path in the folder. A plot for which nothing is known is not drawn."""
     online: list[Axis] = [
         ("context tokens of an episode", lambda row: row.context_tokens),
         ("all tokens of an episode, sent and written", lambda row: row.prompt_tokens + row.completion_tokens),

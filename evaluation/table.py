@@ -1,4 +1,4 @@
-"""The table of an evaluation: what every agent is worth over every back end, and what it took.
+"""The table of an evaluation: how well every agent does over every back end, and what it took.
 
 table = read_table(folder)
 table.rows[0]            the best one
@@ -35,24 +35,24 @@ from trailforge.evaluation.prices import mean_cost
 from trailforge.schemas import AgentEpisode
 
 RESAMPLES = 2_000
-"""Of each interval: a table has hundreds."""
+"""Resamples for each interval. A table has hundreds of intervals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellEstimate:
-    """A measure of one agent over one back end."""
+    """The estimate of a measure for one agent over one back end."""
 
     mean: float
     low: float
-    """Of the 95 % interval of the mean: the questions drawn anew."""
+    """Lower end of the 95 % interval of the mean, for questions drawn anew."""
     high: float
     variance: float | None
-    """Of the means of the seeds, unbiased; None: there is but one seed."""
+    """Unbiased variance of the means of the seeds; None: there is but one seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagShare:
-    """Which share of the episodes has a tag, or ended so."""
+    """The share of the episodes that have a tag, or ended in one way."""
 
     name: str
     share: float
@@ -60,15 +60,15 @@ class TagShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionScores:
-    """Questions with options of one kind, beside what guessing at them pays (`rewards.chance_of_choice`)."""
+    """Scores on questions with options of one kind, beside what guessing at them pays (`rewards.chance_of_choice`)."""
 
     choice: Choice
     questions: int
     exact_match: CellEstimate
-    """Exactly the correct options."""
+    """Share of answers that choose exactly the correct options."""
     exact_match_chance: float
     f1: CellEstimate
-    """Of the sets of chosen and correct options."""
+    """F1 of the sets of chosen and correct options."""
     f1_chance: float
 
 
@@ -126,7 +126,7 @@ class TableRow:
 
     @property
     def name(self) -> str:
-        """Of the cell, for people."""
+        """The name of the cell, for people."""
         return f"{self.agent} over {self.backend}"
 
 
@@ -175,11 +175,11 @@ LEGEND: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationTable:
-    """All that an evaluation's folder holds so far, together."""
+    """All that an evaluation's folder holds so far, put together."""
 
     evaluation: Evaluation
     rows: tuple[TableRow, ...]
-    """Best first: by contain-EM, then F1."""
+    """The rows, best first: by contain-EM, then F1."""
     missing: tuple[str, ...]
     """What the grid lacks, and what failed in it, a line each; empty: nothing."""
 
@@ -190,17 +190,19 @@ class Stability:
 
     backend: str
     mean: float
-    """Contain-EM over its agents and models."""
+    """Mean contain-EM over its agents and models."""
     over_seeds: float | None
-    """Mean over its agents and models of the variance over seeds; None: there is but one seed."""
+    """Mean variance over seeds, over its agents and models; None: there is but one seed."""
     over_agents: float | None
-    """Variance of its means over agents and models, unbiased; None: there is but one of them."""
+    """Unbiased variance of its means over agents and models; None: there is but one of them."""
     rank: float | None
     """Mean rank among the back ends."""
 
 
 def lighten(episode: AgentEpisode) -> AgentEpisode:
-    """All of it that is counted and none of the texts that it read or wrote, so that memory holds many."""
+    """Return the episode with all that is counted and none of the texts that it read or wrote, so that memory holds
+    many.
+    """
     bare = tuple(replace(message, content="") for message in episode.messages)
     nothing: dict[str, Any] = dict.fromkeys(
         ("document_ids", "titles", "source_ids", "source_titles", "scores", "triples"), ()
@@ -210,13 +212,13 @@ def lighten(episode: AgentEpisode) -> AgentEpisode:
 
 
 def read_table(folder: Path) -> EvaluationTable:
-    """Of the shards that are finished. Raises as `read_evaluation` and `metrics.by_question`."""
+    """Read the table of the shards that are finished. Raises as `read_evaluation` and `metrics.by_question` do."""
     evaluation = read_evaluation(folder)
     return make_table(evaluation, map(lighten, read_episodes(folder)))
 
 
 def make_table(evaluation: Evaluation, episodes: Iterable[AgentEpisode]) -> EvaluationTable:
-    """The table of a grid's episodes."""
+    """Make the table of a grid's episodes."""
     cells: dict[tuple[str, str, str, str], list[AgentEpisode]] = defaultdict(list)
     for each in episodes:
         cells[each.agent, each.backend, each.index, each.model].append(each)
@@ -226,7 +228,9 @@ def make_table(evaluation: Evaluation, episodes: Iterable[AgentEpisode]) -> Eval
 
 
 def tell_malformed(rows: Iterable[TableRow]) -> list[str]:
-    """A line for each cell most of whose episodes end in what cannot be read: its scores measure the format alone."""
+    """Write a line for each cell most of whose episodes end in a turn that cannot be read: its scores measure the
+    format alone.
+    """
     shares = [(row, each.share) for row in rows for each in row.stops if each.name == "malformed" and each.share > 0.5]
     return [
         f"{row.name} ({row.model}): {round(share * row.episodes):,} of {row.episodes:,} episodes are malformed: these "
@@ -236,7 +240,10 @@ def tell_malformed(rows: Iterable[TableRow]) -> list[str]:
 
 
 def measure_stability(rows: Sequence[TableRow]) -> list[Stability]:
-    """Of each back end, the best rank first. Only over agents and models whose cells are finished over all of them."""
+    """Measure the stability of each back end, the best rank first.
+
+    Only agents and models whose cells are finished over all back ends count.
+    """
     ranks = _ranks(rows, by_agent=False)
     shared = _shared_cells(rows, by_agent=False)
     found: list[Stability] = []

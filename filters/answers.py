@@ -26,7 +26,7 @@ from trailforge.schemas import BundleQuestion
 
 ScoredBy = Literal["options", "matching", "judge", "key_facts"]
 AskJudge = Callable[[Judged], Awaitable[float | None]]
-"""The judge's score of an answer, 0 to 1; None for a verdict that cannot be read."""
+"""Asks a judge for the score of an answer, from 0 to 1; None for a verdict that cannot be read."""
 
 _WORDINGS = "|"
 """Between wordings of one key fact."""
@@ -52,10 +52,12 @@ _EMPTY_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerJudgeOptions(JudgeOptions):
-    """As `JudgeOptions`, for a data set whose questions ask for explanations, too."""
+    """How answers are judged, as in `JudgeOptions`, for a data set whose questions also ask for explanations."""
 
     free_answers: bool = False
-    """Judge explanations, whatever they share with the gold one. Off: all of its key facts have to be in them."""
+    """Whether a judge scores explanations, whatever words they share with the gold one. If not, all of its key facts
+    have to be in them.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +68,11 @@ class AnswerScorer:
     options: AnswerJudgeOptions = AnswerJudgeOptions()
 
     async def score(self, question: BundleQuestion, reply: str) -> tuple[float | None, ScoredBy]:
-        """From 0 to 1, and what said so; None when the judge gave no verdict.
+        """Score a reply from 0 to 1, and say what scored it; the score is None when the judge gave no verdict.
 
-        Options: F1 of the letters. Else the matcher, which alone is sure of what it takes for right, also of a list,
-        item by item; a near miss of a fact and an explanation go to the judge. Without one an explanation has the share
-        of its key facts that it says.
+        Options are scored by the F1 of their letters. All else goes to the matcher first, which takes lists item by
+        item; what it takes for right is right. A near miss of a fact, and an explanation, go to the judge. Without a
+        judge an explanation scores the share of its key facts that it states.
         """
         if question.options:
             return option_f1(choose_options(reply, question.options), question.correct_options), "options"
@@ -93,22 +95,24 @@ class AnswerScorer:
         return 0.0, "matching"
 
     def accepts(self, score: float | None, by: ScoredBy) -> bool:
-        """Is an answer of this score right? A judge's from the threshold on, any other one when it is whole."""
+        """Say whether a score means a right answer: a judge's from the threshold on, any other only when it is
+        whole.
+        """
         return self.options.accepts(score) if by == "judge" else score == 1.0
 
 
 def open_scorer(options: AnswerJudgeOptions, asker: Asker) -> AnswerScorer:
-    """The scorer of a run, whose judge is asked as all else is: the same model, unless the options name another."""
+    """Open the scorer of a run. Its judge is the model that all else asks, unless the options name another one."""
     if not (options.near_misses or options.free_answers):
         return AnswerScorer(options=options)
     return AnswerScorer(judge=lambda judged: grade(judged, options, asker), options=options)
 
 
 def is_same_list(reply: str, gold: str, question: str) -> bool:
-    """Do two lists name the same, each once: "Chris Coons, Jack Reed" for "Jack Reed and Chris Coons"?
+    """Say whether two lists name the same things, each once: "Chris Coons, Jack Reed" for "Jack Reed and Chris Coons".
 
-    In another order only names do, where the question asks for no order: of figures and dates the order tells which is
-    whose.
+    Only names may come in another order, and only where the question asks for no order: the order of figures and dates
+    tells which is whose.
     """
     given, wanted = _items_of(reply), _items_of(gold)
     if len(given) != len(wanted) or len(wanted) < 2:
@@ -135,9 +139,9 @@ def _items_of(text: str) -> list[str]:
 
 
 def states_fact(text: str, fact: str) -> bool:
-    """Does a text say a key fact, in one of its wordings: in these words, or with all of them somewhere?
+    """Say whether a text states a key fact in one of its wordings, either literally or with all of its words somewhere.
 
-    Only words are looked at: a text that says the opposite in the same words is taken to say it.
+    Only words are looked at: a text that says the opposite in the same words is taken to state it.
     """
     wordings = [_even_out(wording) for wording in fact.split(_WORDINGS) if wording.strip()]
     text = _even_out(text)
@@ -148,9 +152,10 @@ def states_fact(text: str, fact: str) -> bool:
 
 
 def speaks_of_fact(text: str, fact: str) -> bool:
-    """Does a text say a key fact, or at least half of the words of one of its wordings?
+    """Say whether a text states a key fact, or has at least half of the words of one of its wordings.
 
-    Looser than `states_fact`: whoever wrote both used other words for the same, and a judge reads past them.
+    This is looser than `states_fact`: the gold answer and its key facts may use other words for the same, and a judge
+    reads past them.
     """
     said, wordings = content_stems(_even_out(text)), map(content_stems, map(_even_out, fact.split(_WORDINGS)))
     return states_fact(text, fact) or any(2 * len(wanted & said) >= len(wanted) for wanted in wordings if wanted)
@@ -161,7 +166,7 @@ def _even_out(text: str) -> str:
 
 
 def content_stems(text: str) -> set[str]:
-    """Words that say something, without thousands' commas and endings."""
+    """Return the words of a text that say something, without thousands' commas and endings."""
     words = _WORD.findall(re.sub(r"(?<=\d),(?=\d{3})", "", text.casefold()))
     return {_stem(word) for word in words if word not in _EMPTY_WORDS}
 

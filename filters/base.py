@@ -1,4 +1,4 @@
-"""What filters of several records share: verdicts from a list of faults, and the rules that read alike everywhere."""
+"""What filters of several records share: verdicts from a list of faults, and the rules that are the same everywhere."""
 
 from __future__ import annotations
 
@@ -12,35 +12,38 @@ T = TypeVar("T")
 
 
 def first_rejection(verdicts: Iterable[Verdict]) -> Verdict | None:
-    """The first verdict that says no; None when all keep the row."""
+    """Return the first verdict that rejects; None when all keep the row."""
     return next((verdict for verdict in verdicts if not verdict.keep), None)
 
 
 def scores_of(verdicts: Iterable[Verdict]) -> tuple[FilterScore, ...]:
-    """What filters measured, as a row holds it; with the reason where one rejects."""
+    """Return what filters measured, as a row holds it, with the reason where a filter rejects."""
     return tuple(
         FilterScore(name=v.reason, score=v.score, passed=v.keep, reason="" if v.keep else v.detail) for v in verdicts
     )
 
 
 def count_faults(reason: str, faults: Sequence[T], describe: Callable[[T], str]) -> Verdict:
-    """Any fault rejects. Score: how many there are; the detail describes the first."""
+    """Make a verdict that any fault rejects. Score: how many faults there are; the detail describes the first."""
     detail = describe(faults[0]) if faults else ""
     return Verdict(keep=not faults, reason=reason, score=float(len(faults)), detail=detail)
 
 
 def reject_low_reward(total: float, least: float, parts: str) -> Verdict:
-    """`low_reward`: a total below `least` rejects. Score: the total. `parts`: what it is made of, for the detail."""
+    """Reject a total reward below `least` as `low_reward`. Score: the total.
+
+    `parts`: what the total is made of, for the detail.
+    """
     detail = "" if total >= least else f"{total:g} is below {least:g} ({parts})"
     return Verdict(keep=total >= least, reason="low_reward", score=total, detail=detail)
 
 
 def mentions_any(text: str, golds: Iterable[str]) -> bool:
-    """Does a text mention one of the gold answers?"""
+    """Say whether a text mentions one of the gold answers."""
     return any(mentions(text, gold) for gold in golds)
 
 
 def names_of_answer(answer: str, golds: Iterable[str]) -> tuple[str, ...]:
-    """An answer, the gold answers that it says in other words, and what each goes by, too."""
+    """Return an answer, the gold answers that it says in other words, and the other names of each."""
     said = [answer, *(gold for gold in golds if same_answer(answer, gold))]
     return tuple(dict.fromkeys(name for each in said for name in (each, *other_names(each)) if name.strip()))

@@ -1,9 +1,9 @@
-"""Why a bundle's question is rejected by what a model answers: without documents, from all that it needs, from fewer.
+"""Reasons to reject a bundle's question by what a model answers: without documents, from all that it needs, from fewer.
 
-The cheapest is asked first, and asking stops once it is decided. Where a guess can be right, one right answer shows
-nothing: of options as many have to be right as a guesser rarely gets, unless the reader has said that it does not know
-where it did not. A reply that was cut, or that the judge gave no verdict on, shows nothing either, and a question that
-hangs on one is not taken.
+The cheapest is asked first, and asking stops once the question is decided. Where a guess can be right, one right answer
+shows nothing: as many have to be right as guessing rarely gets, unless the reader has said that it does not know where
+it had no documents. A reply that was cut, or that the judge gave no verdict on, shows nothing either, and a question
+that depends on one is not taken.
 """
 
 from __future__ import annotations
@@ -30,25 +30,37 @@ four (2/3) half is still to be found."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleFilterConfig:
-    """What is asked of a bundle's question."""
+    """Which filters a bundle's question has to pass, with their limits."""
 
     review: bool = False
-    """Ask an editor first whether somebody would ask it, whether it is one question, and how it is said well."""
+    """Whether an editor is asked first if anybody would ask the question, if it is one question, and how it is said
+    well.
+    """
     closed_book_samples: int = 3
-    """Draws without documents at most, where nobody can guess; none: it is not asked."""
+    """Most draws without documents for a question that nobody can guess; 0: none is made."""
     known_rate: float = 0.5
-    """Share of these draws, corrected for chance, from which the model knows the answer."""
+    """Share of the draws without documents, corrected for chance, from which on the model is taken to know the
+    answer.
+    """
     most_known_kept: float = 1 / 3
-    """Share of the questions that a model knows in seven of ten draws which may pass for unknown. Where a guess can be
-    right, as many more draws are made as that takes; 1: none."""
+    """Share of the questions that a model knows in seven of ten draws which may pass for unknown; 1: any share.
+
+    Where a guess can be right, as many more draws are made as this takes.
+    """
     most_chance: float = 0.02
-    """How often a guesser may pass for a reader of a question with options: so many right answers are asked for."""
+    """How often guessing may pass for reading, for a question with options. It sets how many right answers are asked
+    for.
+    """
     right_reads: int = 2
-    """Right replies in a row, at least, by which a smaller set suffices: one may be a guess among what it names."""
+    """Fewest right replies in a row that show that a smaller set of documents suffices: a single one may be a guess
+    among the things that the set names.
+    """
     leave_one_out: bool = False
-    """Also ask that all documents but one do not suffice. R-Search asks only that no single one does."""
+    """Whether the filter also asks that all documents but one do not suffice. R-Search asks only that no single one
+    does.
+    """
     since: str | None = None
-    """ISO date: every document has to be as young. None: any date."""
+    """ISO date: every document has to be at least as recent. None: any date."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for shares of which nothing can be decided."""
@@ -62,10 +74,13 @@ class BundleFilterConfig:
 
 
 class DocumentReader(Protocol):
-    """Answers from documents; without any, from what the model knows. It may say that it does not know."""
+    """A model that answers from documents or, without any, from what it knows. It may say that it does not know."""
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
-        """`sample`: number of the draw. None when the reply was cut: it is no answer, right or wrong."""
+        """Answer a question. `sample`: number of the draw.
+
+        None when the reply was cut: then it is no answer, right or wrong.
+        """
         ...
 
 
@@ -76,9 +91,9 @@ async def judge_question(
     config: BundleFilterConfig,
     scorer: AnswerScorer | None = None,
 ) -> list[Verdict]:
-    """Verdicts up to the first that rejects among those that ask a model; all of those that do not.
+    """Return the verdicts of all filters that ask no model, and of those that do up to the first that rejects.
 
-    The calls of a reader are made only for questions that are sound to look at. `scorer`: by default one without a
+    The reader is called only for questions that pass the filters without a model. `scorer`: by default one without a
     judge.
     """
     documents = {document.id: document for document in item.documents}
@@ -98,11 +113,11 @@ async def judge_question(
 
 @dataclass(frozen=True, slots=True)
 class ScoredReply:
-    """A reply and what it is worth."""
+    """A reply and its score."""
 
     reply: str | None
     score: float | None
-    """None when the reply was cut or the judge gave no verdict."""
+    """The score from 0 to 1; None when the reply was cut or the judge gave no verdict."""
     is_right: bool
 
 
@@ -115,10 +130,12 @@ class MeasuredQuestion:
     config: BundleFilterConfig
     scorer: AnswerScorer
     is_guessing: bool = True
-    """Until a reader without documents says that it does not know: its right replies from documents are no luck."""
+    """Whether the reader may be guessing. Once it says without documents that it does not know, its right replies from
+    documents are no luck.
+    """
 
     async def draw(self, documents: Sequence[SourceDocument], sample: int) -> ScoredReply:
-        """One reply from these documents, scored."""
+        """Draw one reply from these documents, and score it."""
         reply = await self.reader.answer(self.row, documents, sample)
         if reply is None:
             return ScoredReply(None, None, False)
@@ -128,10 +145,11 @@ class MeasuredQuestion:
     async def draws_until_wrong(
         self, documents: Sequence[SourceDocument], least: int = 1, share: float = 1.0, *, guesses: bool = False
     ) -> list[ScoredReply]:
-        """Replies until one is not right: as many right ones as a guesser rarely gets show that the documents do.
+        """Draw replies until one is not right.
 
-        Of who does not guess where nothing is known, `right_reads` are enough. `least`: so many at least. `share`: of
-        several correct options so much is right, if no wrong one is named. `guesses`: the reader is asked to.
+        As many right ones as guessing rarely gets show that the documents suffice. For a reader that does not guess
+        where nothing is known, `right_reads` are enough. `least`: fewest draws. `share`: a reply is right with this
+        share of several correct options, if it names no wrong one. `guesses`: whether the reader is asked to guess.
         """
         draws: list[ScoredReply] = []
         needed = right_draws_needed(guess_rate(self.row, share), self.config.most_chance)
@@ -151,12 +169,12 @@ class MeasuredQuestion:
 
 
 async def closed_book(asked: MeasuredQuestion) -> Verdict:
-    """The model answers without any document (R-Search: such a question would not need a search).
+    """Reject a question that the model answers without any document: it would not need a search (R-Search).
 
-    Score: share of right draws, corrected for chance: (share - chance) / (1 - chance), 0 when negative. Known is what
-    has `known_rate` or more, with as many right draws as a guesser rarely gets. Of explanations a draw that has part of
-    the key facts is no right one, but counts in the score for what it has. A first draw that abstains ends it: of 21
-    such questions of runs with a played model the other draws knew one.
+    Score: share of right draws, corrected for chance: (share - chance) / (1 - chance), 0 when negative. An answer is
+    known when the score is `known_rate` or more, with as many right draws as guessing rarely gets. A draw of an
+    explanation that has only part of the key facts is not right, but counts in the score for what it has. When the
+    first draw abstains, no other is made: of 21 such questions of runs with a played model, the other draws knew one.
     """
     config, chance = asked.config, guess_rate(asked.row)
     most = closed_book_draws(chance, config)
@@ -188,7 +206,7 @@ async def closed_book(asked: MeasuredQuestion) -> Verdict:
 
 
 async def not_answerable(asked: MeasuredQuestion, documents: Sequence[SourceDocument]) -> Verdict:
-    """All documents that the hops quote do not give the answer. Score: that of the worst reply, 0 to 1."""
+    """Reject a question that all documents quoted by its hops do not answer. Score: that of the worst reply, 0 to 1."""
     draws = await asked.draws_until_wrong(documents)
     last = draws[-1]
     if last.is_right:
@@ -200,7 +218,9 @@ async def not_answerable(asked: MeasuredQuestion, documents: Sequence[SourceDocu
 
 
 async def fewer_documents_suffice(asked: MeasuredQuestion, documents: Sequence[SourceDocument]) -> Verdict:
-    """One document alone gives the answer, or most of several correct options; with `leave_one_out`, or all but one do.
+    """Reject a question that one document alone answers or, with `leave_one_out`, that all documents but one answer.
+
+    Most of several correct options count as the answer.
 
     The reader gives what fits best there: a question whose answer a document lends itself to, since it tells of one
     thing of the kind, needs no second search.
@@ -223,9 +243,9 @@ async def fewer_documents_suffice(asked: MeasuredQuestion, documents: Sequence[S
 
 
 def guess_rate(row: BundleQuestion, share: float = 1.0) -> float:
-    """How often one is right who guesses and knows the form: one option, or one of the sets that may be correct.
+    """Return how often a guess is right that knows the form: one option, or one of the sets that may be correct.
 
-    `share`: as of `MeasuredQuestion.draws_until_wrong`. 0 for open questions, a half where they name both sides.
+    `share`: as in `MeasuredQuestion.draws_until_wrong`. 0 for open questions, a half where they name both sides.
     """
     count, right = len(row.options), len(row.correct_options)
     if not count:
@@ -238,7 +258,7 @@ def guess_rate(row: BundleQuestion, share: float = 1.0) -> float:
 
 
 def right_draws_needed(chance: float, most_chance: float) -> int:
-    """Right replies in a row that a guesser gives at most so often; 1 where nobody can guess."""
+    """Return how many right replies in a row guessing gives at most so often; 1 where nobody can guess."""
     needed = 1
     while chance**needed > most_chance:
         needed += 1
@@ -246,10 +266,10 @@ def right_draws_needed(chance: float, most_chance: float) -> int:
 
 
 def hits_needed(samples: int, chance: float, config: BundleFilterConfig) -> int:
-    """Of so many draws, the right ones that show that a model knows the answer.
+    """Return how many of so many draws have to be right to show that a model knows the answer.
 
-    The fewest whose share, corrected for chance, is `known_rate`, and which a guesser has at most in `most_chance` of
-    all cases; all of them when no number is so rare.
+    This is the fewest whose share, corrected for chance, is `known_rate`, and which guessing reaches in at most
+    `most_chance` of all cases; all of them when no number is so rare.
     """
     for hits in range(1, samples + 1):
         rate = (hits / samples - chance) / (1 - chance)
@@ -260,11 +280,11 @@ def hits_needed(samples: int, chance: float, config: BundleFilterConfig) -> int:
 
 
 def closed_book_draws(chance: float, config: BundleFilterConfig) -> int:
-    """The draws without documents at most: `closed_book_samples`, or the fewest more that find enough of what is known.
+    """Return the most draws without documents: `closed_book_samples`, or as many more as find enough of what is known.
 
-    Three of three right is what a guesser among four options rarely gets, and what a model that knows the answer in
-    seven of ten draws gets in less than half of all cases: of five draws four are as rare for the one, and more common
-    for the other.
+    Guessing among four options rarely gets three of three right, and a model that knows the answer in seven of ten
+    draws gets them in less than half of all cases. Four of five are as rare for guessing, and more common for such a
+    model.
     """
     samples = config.closed_book_samples
     right = _KNOWN + (1 - _KNOWN) * chance
@@ -283,7 +303,7 @@ def _share_below(hits: int, draws: int, right: float) -> float:
 def smaller_sets(
     documents: Sequence[SourceDocument], *, leave_one_out: bool = False
 ) -> list[tuple[SourceDocument, ...]]:
-    """Every single document, and with `leave_one_out` every set that lacks one: each once."""
+    """Return every single document and, with `leave_one_out`, every set that lacks one document: each set once."""
     sizes = dict.fromkeys((1, len(documents) - 1) if leave_one_out else (1,))
     return [part for size in sizes for part in combinations(documents, size) if 0 < size < len(documents)]
 

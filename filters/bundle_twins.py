@@ -1,4 +1,6 @@
-"""Whether two questions of bundles are one: they ask the same, find out the same, or rest on the same fact."""
+"""Reasons to reject a bundle's question as a twin of another: both ask the same, find out the same, or rest on the same
+fact.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,11 @@ _MARKED = re.compile(r"\b(?=\w*[A-Z\d])\w{3,}\b")
 
 def duplicate_question(row: BundleQuestion, vector: np.ndarray, earlier: Sequence[BundleQuestion], vectors: np.ndarray,
                        *, most_alike: float) -> Verdict:  # fmt: skip
-    """It asks what an accepted question asks already, in the same words or others, or finds out the same.
+    """Reject a question that asks what an accepted one asks already, in the same words or others, or that finds out the
+    same.
 
     Score: cosine with its twin, 1 for the same words, or with the nearest accepted question when it has no twin;
-    `vectors`: theirs, of length 1, shape (len(earlier), dim).
+    `vectors`: those of the accepted questions, of length 1, shape (len(earlier), dim).
 
     The same words are one question whatever the vectors say. With other words a twin has the same answer, and is as
     near as `most_alike` or ends on the same evidence: by its vector `Where was X born?` is `In which year was X born?`.
@@ -51,10 +54,10 @@ def duplicate_question(row: BundleQuestion, vector: np.ndarray, earlier: Sequenc
 
 
 def has_same_bridge(row: BundleQuestion, other: BundleQuestion) -> bool:
-    """Are these chains of one bundle whose documents are joined by one thing, perhaps with their roles exchanged?
+    """Say whether two chains of one bundle join their documents by the same thing, perhaps with their roles exchanged.
 
-    The bridge is what the quotes of a question's hops have in common and its own words have not: of the benchmark that
-    one document names and the other has a figure for, both questions hold everything but its name.
+    The bridge is what the quotes of a question's hops have in common and its own words do not have. Where one document
+    names a benchmark and the other gives its figure, both questions hold everything but the benchmark's name.
     """
     if row.bundle_id != other.bundle_id or not (row.dag_edges and other.dag_edges):
         return False
@@ -64,7 +67,10 @@ def has_same_bridge(row: BundleQuestion, other: BundleQuestion) -> bool:
 
 
 def used_fact(row: BundleQuestion, accepted: Sequence[BundleQuestion]) -> Verdict:
-    """An accepted question of its bundle rests on the same words. Score: how many of its quotes share some with it."""
+    """Reject a question when an accepted one of its bundle rests on the same words.
+
+    Score: how many of its quotes share words with that one's.
+    """
     shared = [(sum(_is_quoted(hop, other) for hop in row.hops), other.uid) for other in accepted]
     count, uid = max(shared, default=(0, ""))
     detail = f"{uid} rests on the same words" if count else ""
@@ -72,7 +78,10 @@ def used_fact(row: BundleQuestion, accepted: Sequence[BundleQuestion]) -> Verdic
 
 
 def is_same_answer(row: BundleQuestion, other: BundleQuestion) -> bool:
-    """Do two questions have one answer? One says the other in whole words; what is longer than a fact says about it."""
+    """Say whether two questions have one answer: one says the other in whole words.
+
+    An answer longer than a fact only says something about it.
+    """
     if "factual" not in (row.type, other.type) and f1(row.answer, [other.answer]) >= _CAUSE_AGREES:
         return True
     answers = permutations((row.answer, other.answer))

@@ -1,6 +1,6 @@
-"""Why a bundle's question is rejected for what can be seen; what a model has to be asked is in `bundle_readings`.
+"""Reasons to reject a bundle's question that can be seen without a model; `bundle_readings` has those that ask one.
 
-To those reasons belongs that a named benchmark asks it too: by shared word n-grams, or by meaning.
+To them belongs that a named benchmark asks the question too: by shared word n-grams, or by meaning.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SHORTEST_ROOT = 5
 _SHORTEST_QUOTE = 3
 """Words: a shorter quote shows nothing."""
 FEWEST_CORRECT, MOST_CORRECT = 3, 5
-"""Correct options of a multiple-choice question (R-Search, 3.5)."""
+"""Least and most correct options of a multiple-choice question (R-Search, 3.5)."""
 _SHARE_OR_RATE = re.compile(r"(?<!\d)(?<!\d[.,])\d(?:[.,]?\d)*+\s?(?:\\?%|percent\b|\w++/s(?:ec)?\b)", re.IGNORECASE)
 """`37.1%`, `2585 tokens/s`."""
 _NUMBER = re.compile(r"\d(?:[\d.,]*\d)?")
@@ -52,7 +52,7 @@ _LONGEST_FACT, _LONGEST_CAUSE = 15, 80
 def judge_unread(
     row: BundleQuestion, bundle: Bundle, documents: Mapping[str, SourceDocument], *, since: str | None
 ) -> list[Verdict]:
-    """Verdicts of all filters that ask no model. `documents`: those of the bundle by id."""
+    """Return the verdicts of all filters that ask no model. `documents`: those of the bundle by id."""
     titles = [documents[hop.document_id].title for hop in row.hops if hop.document_id in documents]
     return [
         unsupported_quote(row, documents),
@@ -71,10 +71,11 @@ def judge_unread(
 
 
 def unsupported_quote(row: BundleQuestion, documents: Mapping[str, SourceDocument]) -> Verdict:
-    """Evidence does not stand in its document, word for word, up to case and punctuation.
+    """Reject a question whose evidence does not stand in its document, word for word, up to case and punctuation.
 
-    As searches are held against it later (`evidence_recall`): models straighten quotation marks and dashes. Score:
-    share of the hops whose quote, of three words or more, occurs in their document.
+    Case and punctuation are ignored, as when searches are compared with the evidence later (`evidence_recall`): models
+    straighten quotation marks and dashes. Score: share of the hops whose quote, of three words or more, occurs in their
+    document.
     """
     wrong = [hop for hop in row.hops if not _occurs(hop.evidence, documents.get(hop.document_id))]
     detail = "" if row.hops else "no hop has evidence"
@@ -85,7 +86,10 @@ def unsupported_quote(row: BundleQuestion, documents: Mapping[str, SourceDocumen
 
 
 def too_few_documents(row: BundleQuestion, bundle: Bundle) -> Verdict:
-    """The hops do not join two documents of their bundle. Score: how many of its documents they quote."""
+    """Reject a question whose hops do not join two documents of their bundle.
+
+    Score: how many of its documents they quote.
+    """
     used = {hop.document_id for hop in row.hops}
     strange = used - set(bundle.document_ids)
     detail = f"{sorted(strange)[0]} is not in the bundle" if strange else ""
@@ -95,11 +99,11 @@ def too_few_documents(row: BundleQuestion, bundle: Bundle) -> Verdict:
 
 
 def single_source(row: BundleQuestion, documents: Mapping[str, SourceDocument]) -> Verdict:
-    """All evidence is of one source. Score: how many sources the hops quote.
+    """Reject a question all of whose evidence is from one source. Score: how many sources the hops quote.
 
-    Bundles mix sources so that a question has to join what different ones say (R-Search, 4.1); a bundle of only the
-    documents that such a question rests on would not have been made. Fewer than two documents are for
-    `too_few_documents` to reject.
+    Bundles mix sources so that a question has to join what different ones say (R-Search, 4.1); no bundle would have
+    been made of only the documents that such a question rests on. Fewer than two documents are rejected by
+    `too_few_documents`.
     """
     quoted = [documents[name] for name in {hop.document_id for hop in row.hops} if name in documents]
     sources = {document.origin for document in quoted}
@@ -109,7 +113,7 @@ def single_source(row: BundleQuestion, documents: Mapping[str, SourceDocument]) 
 
 
 def unrelated_hops(row: BundleQuestion, documents: Mapping[str, SourceDocument]) -> Verdict:
-    """It is two questions in one: nothing joins some of its hops to the others. Score: how many groups they fall into.
+    """Reject two questions in one: nothing joins some of the hops to the others. Score: how many groups they fall into.
 
     Two hops are joined when they quote one document, when their documents share a name or how one begins (`Øresund
     Bridge`, `Øresund`), or when the plan has an edge between them that is used: the later document speaks of something
@@ -142,9 +146,11 @@ def _names_in(documents: tuple[tuple[str, str], ...]) -> list[list[str]]:
 
 
 def named_by_score(row: BundleQuestion, documents: Mapping[str, SourceDocument]) -> Verdict:
-    """It calls a thing by a share or a rate (`the model with 37.1% on ScreenSpot-Pro`) that its document names.
+    """Reject a question that calls a thing by a share or a rate (`the model with 37.1% on ScreenSpot-Pro`) that its
+    document names.
 
-    Nobody asks so. Of a chain such a clue is what leads to a thing that the question may not name. Score: how many.
+    Nobody asks so. In a chain such a clue leads to a thing that the question may not name. Score: how many such clues
+    it has.
     """
     quoted = [documents[hop.document_id].text for hop in row.hops if hop.document_id in documents]
     scores = [] if row.dag_edges else [found[0] for found in _SHARE_OR_RATE.finditer(row.question)]
@@ -154,10 +160,10 @@ def named_by_score(row: BundleQuestion, documents: Mapping[str, SourceDocument])
 
 
 def calculated(row: BundleQuestion) -> Verdict:
-    """Its answer is a number that no quote says: a sum, a difference, a count. Score: how many numbers it has so.
+    """Reject a question whose answer is a number that no quote says: a sum, a difference, a count.
 
-    Nobody asks by how much what one document says exceeds what another says; a number in other words (`five`,
-    `$4.3 billion`) is said.
+    Score: how many such numbers the answer has. Nobody asks by how much what one document says exceeds what another
+    says; a number in other words (`five`, `$4.3 billion`) is said.
     """
     said = _numbers_of(" ".join(hop.evidence for hop in row.hops))
     numbers = _NUMBER.findall(spell_in_figures(fold(_YEAR_OF_DATE.sub(r"\1", row.answer))))
@@ -166,26 +172,30 @@ def calculated(row: BundleQuestion) -> Verdict:
 
 
 def poor_question(fault: str) -> Verdict:
-    """An editor finds fault with it: it is two questions, nobody would ask it … Score: 1 for no fault."""
+    """Reject a question with which an editor finds fault: it is two questions, nobody would ask it …
+
+    Score: 1 for no fault.
+    """
     return Verdict(keep=not fault, reason="poor_question", score=float(not fault), detail=fault)
 
 
 def bad_options(row: BundleQuestion) -> Verdict:
-    """Options or answer do not have the form that the type asks for. Score: 1 for the right form, else 0.
+    """Reject a question whose options or answer do not have the form that its type asks for.
 
-    Single choice: four or five options, one of them right. Multiple choice: five to seven, three to five right, and at
-    least one wrong (R-Search asks for three to five of about six). No option is `X rather than Y`, which is two. Open
-    questions have no options, and an answer.
+    Score: 1 for the right form, else 0. Single choice: four or five options, one of them right. Multiple choice: five
+    to seven, three to five right, and at least one wrong (R-Search asks for three to five of about six). No option may
+    be `X rather than Y`, which is two options. Open questions have no options, and an answer.
     """
     problem = _choice_problem(row) if row.type in ("single_choice", "multiple_choice") else _open_problem(row)
     return Verdict(keep=problem is None, reason="bad_options", score=float(problem is None), detail=problem or "")
 
 
 def no_key_facts(row: BundleQuestion) -> Verdict:
-    """An explanation without key facts, or with one that its gold answer does not say: fewer than half of its words.
+    """Reject an explanation without key facts, or with one of whose words its gold answer has fewer than half.
 
-    A reader, a judge and a reward would have nothing to hold an answer against but its likeness, or ask for what the
-    gold answer lacks itself; and without that fact one document may be enough. Score: how many facts the answer says.
+    Without key facts a judge and a reward could only compare an answer with the gold one; with such a fact they would
+    ask for what the gold answer itself lacks, and without that fact one document may be enough. Score: how many facts
+    the answer says.
     """
     unsaid = [fact for fact in row.key_facts if not speaks_of_fact(row.answer, fact)]
     is_held = row.type != "causal" or bool(row.key_facts and not unsaid)
@@ -194,7 +204,10 @@ def no_key_facts(row: BundleQuestion) -> Verdict:
 
 
 def invalid_plan(row: BundleQuestion) -> Verdict:
-    """The gold plan is no valid NL-DAG, or does not search once for each hop. Score: how many rules it breaks."""
+    """Reject a question whose gold plan is no valid NL-DAG, or does not search once for each hop.
+
+    Score: how many rules it breaks.
+    """
     problems = [problem.message for problem in validate(SearchPlan(nodes=row.dag_nodes, edges=row.dag_edges))]
     if len(row.dag_nodes) != len(row.hops):
         problems.append(f"{len(row.dag_nodes)} searches for {len(row.hops)} hops")
@@ -202,9 +215,10 @@ def invalid_plan(row: BundleQuestion) -> Verdict:
 
 
 def answer_in_question(row: BundleQuestion) -> Verdict:
-    """Its own words, or a query of the gold plan, give the answer away. Score: how many of them mention it.
+    """Reject a question whose own words, or a query of whose gold plan, give the answer away.
 
-    Options are there to be chosen from, and so are the two sides of a comparison.
+    Score: how many of these texts mention it. Options and the two sides of a comparison give nothing away: the question
+    offers them to choose from.
     """
     texts = () if row.options or names_two_sides(row) else (row.question, *(node.query for node in row.dag_nodes))
     leaks = [(gold, text) for text in texts for gold in (row.answer, *row.aliases) if mentions(text, gold)]
@@ -212,7 +226,7 @@ def answer_in_question(row: BundleQuestion) -> Verdict:
 
 
 def names_two_sides(row: BundleQuestion) -> bool:
-    """A comparison: the question names its answer as one of two, "A or B", or in a list to choose from."""
+    """Say whether the question is a comparison that names its answer as one of two, or in a list to choose from."""
     asked, answer = f" {normalize_answer(row.question)} ", normalize_answer(row.answer)
     if row.type != "factual" or not answer:
         return False
@@ -233,13 +247,13 @@ def _is_listed(question: str, answer: str) -> bool:
 def gold_in_queries(
     row: BundleQuestion, queries: Iterable[str], titles: Iterable[str], *, most: float = 1.0
 ) -> Verdict:
-    """Queries know what nobody knows who has read the question alone. Score: the largest share of a query's words.
+    """Reject queries that use words which the question alone does not give.
 
-    Counted are words that say something and stand in the gold documents' titles, the answer or its key facts, but
-    neither in the question nor in its options; other forms of its words (`satirical`, of satire) and parts of a name
-    that it holds (`BadVideo`) are the question's.
-    At the question the score alone is of use, for agents draw plans of their own; a gold plan with more than `most` is
-    no episode (`filters.episodes`).
+    Score: the largest share of such words in a query. Counted are words that say something and stand in the gold
+    documents' titles, the answer or its key facts, but neither in the question nor in its options; other forms of its
+    words (`satirical`, of satire) and parts of a name that it holds (`BadVideo`) are the question's. For a question
+    only the score is used, since agents draw plans of their own; a gold plan with more than `most` makes no episode
+    (`filters.episodes`).
     """
     known = content_stems(" ".join((row.question, *row.options, *_PART_OF_NAME.findall(row.question))))
     roots = tuple(word for word in known if len(word) >= _SHORTEST_ROOT)
@@ -254,9 +268,10 @@ def gold_in_queries(
 
 
 def stale_document(row: BundleQuestion, documents: Mapping[str, SourceDocument], *, since: str | None) -> Verdict:
-    """It rests on a document from before a date: what a model may have read in training.
+    """Reject a question that rests on a document from before a date, which a model may have read in training.
 
-    Score: days from `since` (ISO date) to the oldest document; 0 when nothing is asked. No date is too old.
+    Score: days from `since` (ISO date) to the oldest document; 0 when no date is asked for. A document without a date
+    counts as too old.
     """
     if since is None:
         return Verdict(keep=True, reason="stale_document", score=0.0)
@@ -346,20 +361,22 @@ def _choice_problem(row: BundleQuestion) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmarks:
-    """Questions that must not be trained on."""
+    """Questions of benchmarks, on which nothing may be trained."""
 
     questions: tuple[str, ...]
     names: tuple[str, ...]
-    """Of the benchmark of each question."""
+    """The name of the benchmark that each question is from."""
     ngrams: Mapping[str, int]
-    """Word n-gram -> position of the first question that has it."""
+    """The position of the first question that has a word n-gram, by the n-gram."""
     vectors: np.ndarray
-    """Of the questions, of length 1; shape (len(questions), dim)."""
+    """The vectors of the questions, of length 1; shape (len(questions), dim)."""
     n: int
 
 
 def benchmarks_of(questions: Iterable[tuple[str, str]], vectors: np.ndarray, n: int) -> Benchmarks:
-    """From (name of the benchmark, question), with the vectors of the questions in their order."""
+    """Collect benchmarks from pairs (name of the benchmark, question), with the vectors of the questions in their
+    order.
+    """
     pairs = list(questions)
     ngrams: dict[str, int] = {}
     for position, (_, question) in enumerate(pairs):
@@ -375,7 +392,10 @@ def benchmarks_of(questions: Iterable[tuple[str, str]], vectors: np.ndarray, n: 
 
 
 def contaminated(question: str, vector: np.ndarray, benchmarks: Benchmarks, *, most_alike: float) -> Verdict:
-    """A benchmark asks it too. Score: cosine with the nearest question of a benchmark; 1 for a shared n-gram."""
+    """Reject a question that a benchmark asks too.
+
+    Score: cosine with the nearest question of a benchmark; 1 for a shared n-gram.
+    """
     if not benchmarks.questions:
         return Verdict(keep=True, reason="contaminated", score=0.0)
     shared = sorted(ngrams_of(question, benchmarks.n) & benchmarks.ngrams.keys())

@@ -1,4 +1,4 @@
-"""Why an R-Search episode is rejected. No filter asks a model."""
+"""Reasons to reject an R-Search episode. None of these filters asks a model."""
 
 from __future__ import annotations
 
@@ -64,18 +64,22 @@ _YEAR = re.compile(r"(?:19|20)\d\d")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeFilterConfig:
-    """What is asked of an episode. Both are those of the generator's configuration, which ranks its draws by them."""
+    """Which filters an episode has to pass, with their limits.
+
+    `min_reward` and `min_evidence` are those of the generator's configuration, which ranks its draws by them.
+    """
 
     min_reward: float
     min_evidence: float
     most_gold: float = 1.0
-    """Of a query's words; see `gold_in_episode`."""
+    """Most of a query's words that only the gold documents give, as a share; see `gold_in_episode`."""
 
 
 def judge_episode(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFilterConfig) -> list[Verdict]:
-    """Every filter's verdict on an episode of the question.
+    """Return every filter's verdict on an episode of the question.
 
-    What was given up after its search is `malformed` for want of an answer; why it was comes before that.
+    An episode that was given up after its search is `malformed` for want of an answer; the reason for giving it up
+    comes before that.
     """
     form, of_plan = malformed(episode), judge_plan(episode, row, config)
     is_given_up = bool(episode.messages) and episode.messages[-1].role == "tool"
@@ -88,7 +92,10 @@ def judge_episode(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFi
 
 
 def judge_plan(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFilterConfig) -> list[Verdict]:
-    """The verdicts that need no answer: an episode that one of them rejects is lost before it is asked for one."""
+    """Return the verdicts that need no answer.
+
+    An episode that one of them rejects is lost before it is asked for an answer.
+    """
     return [
         placeholder_query(episode),
         answer_leaked(episode),
@@ -101,12 +108,16 @@ def judge_plan(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFilte
 
 
 def malformed(episode: SearchEpisode) -> Verdict:
-    """It breaks the protocol's grammar, or its plan breaks a rule. Score: how many rules are broken."""
+    """Reject an episode that breaks the protocol's grammar, or whose plan breaks a rule.
+
+    Score: how many rules are broken.
+    """
     return count_faults("malformed", R_SEARCH.validate(episode.messages, strict=True), str)
 
 
 def placeholder_query(episode: SearchEpisode) -> Verdict:
-    """A query points to another search's result: queries are run as written, none is filled in. Score: how many do.
+    """Reject an episode in which a query points to another search's result: queries are run as written, and none is
+    filled in. Score: how many do.
 
     `[A]`, `#A`, `found in A`, `A's director`, `identified above` point; the `A` of `vitamin A` does not.
     """
@@ -116,9 +127,9 @@ def placeholder_query(episode: SearchEpisode) -> Verdict:
 
 
 def answer_leaked(episode: SearchEpisode) -> Verdict:
-    """It says the answer before it has searched: it would teach to answer from memory.
+    """Reject an episode that says the answer before it has searched: it would teach to answer from memory.
 
-    Score: how many of thought and queries mention the answer. What stands in the question is no leak, and options do.
+    Score: how many of thought and queries mention the answer. What stands in the question, as options do, is no leak.
     """
     early = [episode.thought, *_queries(episode)]
     if episode.options or mentions(episode.question, episode.answer):
@@ -128,10 +139,11 @@ def answer_leaked(episode: SearchEpisode) -> Verdict:
 
 
 def unread_figure(episode: SearchEpisode, row: BundleQuestion) -> Verdict:
-    """Thought or query have a figure of the evidence or the answer (`13M`) that the question has not.
+    """Reject an episode whose thought or query has a figure of the evidence or the answer (`13M`) that the question
+    does not have.
 
-    Nobody has read it yet: a thought that recalls it has only to be borne out. Years, and single digits, are none: they
-    stand in any query. Score: how many of thought and queries have one.
+    Nothing has been read yet, so the figure is recalled, and the search only has to confirm it. Years and single digits
+    do not count: they stand in any query. Score: how many of thought and queries have such a figure.
     """
     known = _figures(" ".join((row.question, *row.options)))
     gold = _figures(" ".join((*(hop.evidence for hop in row.hops), row.answer))) - known
@@ -140,9 +152,9 @@ def unread_figure(episode: SearchEpisode, row: BundleQuestion) -> Verdict:
 
 
 def picked_options(episode: SearchEpisode) -> Verdict:
-    """Its queries name some of the options and not the others: they are chosen from before anything is read.
+    """Reject an episode whose queries name some of the options and not the others: it chooses before anything is read.
 
-    Score: the options that no query names, where some do. What the question itself names says nothing.
+    Score: the options that no query names, where some are named. Options that the question itself names do not count.
     """
     options = [option for option in episode.options if not mentions(episode.question, option)]
     unnamed = [option for option in options if not any(mentions(query, option) for query in _queries(episode))]
@@ -151,14 +163,14 @@ def picked_options(episode: SearchEpisode) -> Verdict:
 
 
 def low_reward(episode: SearchEpisode, *, least: float) -> Verdict:
-    """Too low a reward: a wrong answer, mostly, where the form is right. Score: the reward."""
+    """Reject an episode whose reward is too low: mostly a wrong answer in the right form. Score: the reward."""
     reward = episode.reward
     parts = f"format {reward.format:g}, plan {reward.dag:g}, answer {reward.answer:g}"
     return reject_low_reward(reward.total, least, parts)
 
 
 def evidence_not_found(episode: SearchEpisode, row: BundleQuestion, *, least: float) -> Verdict:
-    """Its searches do not bring the evidence: its answer would not follow from what was read.
+    """Reject an episode whose searches do not bring the evidence: its answer would not follow from what was read.
 
     Score: share of the question's hops whose evidence stands in a passage that was found.
     """
@@ -171,7 +183,7 @@ def evidence_not_found(episode: SearchEpisode, row: BundleQuestion, *, least: fl
 
 
 def needless_search(episode: SearchEpisode, row: BundleQuestion) -> Verdict:
-    """A gold plan searches more than once where one of its searches brings all evidence.
+    """Reject a gold plan that searches more than once where one of its searches brings all evidence.
 
     It would teach to ask for what is at hand: its plan has parts and an order that it has no need of. Score: the
     largest share of the question's evidence that one search brings. A single search is never needless, and an agent
@@ -187,9 +199,9 @@ def needless_search(episode: SearchEpisode, row: BundleQuestion) -> Verdict:
 
 
 def count_idle_searches(episode: SearchEpisode, row: BundleQuestion) -> int:
-    """Searches that bring no evidence that none before them brought, as far as there are more searches than hops.
+    """Count the searches that bring no new evidence, as far as there are more searches than hops.
 
-    Whoever plans one search for each fact could not know that the first would bring two.
+    An agent that plans one search for each fact could not know that the first would bring two facts.
     """
     found: set[str] = set()
     idle = 0
@@ -201,12 +213,15 @@ def count_idle_searches(episode: SearchEpisode, row: BundleQuestion) -> int:
 
 
 def count_needless_edges(episode: SearchEpisode, row: BundleQuestion) -> int:
-    """Edges of a plan beyond those of the question's own: all of them where its hops can be looked up side by side."""
+    """Count the edges of a plan beyond those of the question's own: all of them where its hops can be looked up side by
+    side.
+    """
     return max(0, len(episode.plan_edges) - len(row.dag_edges))
 
 
 def gold_in_episode(episode: SearchEpisode, row: BundleQuestion, *, most: float) -> Verdict:
-    """A gold plan's queries know what only the gold documents say; `filters.bundles.gold_in_queries` has the score.
+    """Reject a gold plan whose queries use what only the gold documents say; `filters.bundles.gold_in_queries` has the
+    score.
 
     It would teach to search with words that no agent can have. Draws are ranked by it: what a model guesses of a title
     is its own knowledge, and the cleanest draw is kept. Titles are those of the passages that bring evidence.
@@ -220,9 +235,9 @@ def gold_in_episode(episode: SearchEpisode, row: BundleQuestion, *, most: float)
 
 
 def names_the_missing(episode: SearchEpisode, row: BundleQuestion) -> bool:
-    """Does the thought before the search say what each search is for, and what of it the question wants?
+    """Say whether the thought before the search says what each search is for, and what of it the question wants.
 
-    "Two papers are needed" does not: it shares no word with a query, or none with the question but names.
+    "Two papers are needed" does not: it shares no word with a query, and with the question it shares names at most.
     """
     said = content_stems(episode.thought)
     wanted = content_stems(" ".join(word for word in row.question.split() if word.islower()))
@@ -230,10 +245,11 @@ def names_the_missing(episode: SearchEpisode, row: BundleQuestion) -> bool:
 
 
 def unfounded_thought(thought: str, row: BundleQuestion, plan: SearchPlan, *, max_words: int) -> Verdict:
-    """A thought before a search says what nobody knows yet, or is no plain paragraph. Score: how many faults it has.
+    """Reject a thought before a search that says what is not known yet, or is no plain paragraph.
 
-    Known are the question, its options, the queries of the plan, and words for bodies and offices. The answer may not
-    stand in it, nor may names and numbers that stand in nothing known, tags, or more than `max_words`.
+    Score: how many faults it has. Known are the question, its options, the queries of the plan, and words for bodies
+    and offices. The answer may not stand in it, nor may names and numbers that stand in nothing known, tags, or more
+    than `max_words`.
     """
     known = [row.question, *row.options, *(node.query for node in plan.nodes), *(node.node_id for node in plan.nodes)]
     faults = [*find_unseen_names(thought, [*known, *TOOLS, _BODIES])]
@@ -267,7 +283,7 @@ def _golds(row: BundleQuestion) -> tuple[str, ...]:
 
 
 def points_elsewhere(query: str, ids: Collection[str]) -> bool:
-    """Does a query point to what another search of its plan finds? `ids`: those of the plan's nodes."""
+    """Say whether a query points to what another search of its plan finds. `ids`: those of the plan's nodes."""
     if _POINTS_BACK.search(query):
         return True
     return any(found["id"] in ids for pointer in _POINTERS for found in pointer.finditer(query))

@@ -76,27 +76,31 @@ _ENDS = r"(?![\w-])(?!['’]s?\b)(?!\s+(?-i:[A-Z\d]))"
 """No name goes on here, nor is something else of it meant."""
 _MARRIED = "spouse"
 Side = Literal["of", "with", "at"]
-"""What a question has of its relation: whose or what's it is ("Who directed X?"), what somebody does ("Which film did X
-direct?"), or where or when it was ("Where was X born?")."""
+"""Which side of its relation a question asks for.
+
+`of`: what stands in the relation to something ("Who directed X?"). `with`: what somebody does ("Which film did X
+direct?"). `at`: where or when it was ("Where was X born?").
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SoughtFact:
-    """Something that was to be looked up."""
+    """A fact that was to be looked up."""
 
     question: str
-    """Asks for it by itself: the answers that it rests on are filled in."""
+    """The question that asks for the fact by itself: the answers that it rests on are filled in."""
     names: tuple[str, ...]
     """The answer, by each of its names."""
     given: tuple[str, ...] = ()
-    """Those answers."""
+    """The answers of other facts that the question rests on."""
 
 
 def answering_facts(question: str, names: Sequence[str], hops: Sequence[Hop]) -> tuple[SoughtFact, ...]:
-    """What the answer of a question, by these names, rests on: every hop that is looked up, in its order.
+    """Return the facts that the answer of a question rests on: every hop that is looked up, in order.
 
-    A link that was remembered leads astray as far as an answer that was. Of a comparison those that it compares count,
-    and what they rest on, but not itself. Without hops it is the question.
+    `names`: the answer's names. A link that was remembered leads astray as far as an answer that was. For a comparison,
+    the things that it compares count, and what they rest on, but not the comparison itself. Without hops the question
+    is the one fact.
     """
     if not hops:
         return (SoughtFact(question, tuple(names)),)
@@ -113,13 +117,17 @@ def answering_facts(question: str, names: Sequence[str], hops: Sequence[Hop]) ->
 
 
 def subjects_of(fact: SoughtFact) -> list[str]:
-    """What it is asked of: the answers that it rests on, or else the names in its question, but for bare numbers."""
+    """Return what the fact is asked of: the answers that it rests on, or else the names in its question, bare numbers
+    aside.
+    """
     named = [each for each in names_in(fact.question) if any(map(str.isalpha, each))]
     return [each for each in fact.given if each.strip()] or named
 
 
 def compared_hops(hops: Sequence[Hop]) -> tuple[int, ...]:
-    """The hops, from 1, whose answers a comparison as the last hop draws its own from; none where it is looked up."""
+    """Return the hops, from 1, whose answers the last hop compares to draw its own; none where the last hop is looked
+    up.
+    """
     if not hops:
         return ()
     plan = gold_plan(tuple(hops)).sub_questions
@@ -137,16 +145,20 @@ def unsettled_facts(
     passages: Sequence[Passage],
     triples: Sequence[KgTriple] = (),
 ) -> tuple[SoughtFact, ...]:
-    """Those of `answering_facts` that nothing which was read states plainly; a whole question always is one."""
+    """Return the facts of `answering_facts` that nothing which was read states plainly.
+
+    A whole question always is one of them.
+    """
     facts = answering_facts(question, names, hops)
     return tuple(fact for fact in facts if not hops or not is_plainly_stated(fact, passages, triples))
 
 
 def is_plainly_stated(fact: SoughtFact, passages: Sequence[Passage], triples: Sequence[KgTriple] = ()) -> bool:
-    """Is a sentence, or a triple, nothing but this fact: what is asked about, in which relation, and the answer?
+    """Say whether a sentence, or a triple, is nothing but this fact: what is asked about, in which relation, and the
+    answer.
 
-    Nothing says yes or no plainly. "He" and "it" are the title, unless two titles are namesakes, or somebody else was
-    named before.
+    No sentence states yes or no plainly. "He" and "it" are the title, unless two titles are namesakes, or somebody else
+    was named before.
     """
     names = [name for name in fact.names if name.strip()]
     if any(map(is_never_quoted, names)):
@@ -215,14 +227,16 @@ def _relation_of(words: Sequence[str], question: str) -> tuple[str, ...]:
 
 
 def forms_of(relation: str) -> frozenset[str]:
-    """The words of a relation, and those by which a question or a thought may name it: "born" of "place of birth"."""
+    """Return the words of a relation, and those by which a question or a thought may name it: "born" for "place of
+    birth".
+    """
     words = _relation_words(relation)
     said = [form for form in _FORMS if not form.isdisjoint(words)]
     return frozenset(words).union(*said)
 
 
 def names_in(question: str) -> list[str]:
-    """The names and numbers of a question behind its first word, each with the small words within it."""
+    """Return the names and numbers of a question after its first word, each with the small words within it."""
     names: list[str] = []
     tokens = list(_WORD.finditer(question))
     begins = [n > 0 and (token[0][0].isupper() or token[0][0].isdigit()) for n, token in enumerate(tokens)]
@@ -241,7 +255,7 @@ def names_in(question: str) -> list[str]:
 
 
 def names_asked(query: str) -> list[str]:
-    """The names and numbers of a query, which may begin with one, as no question does."""
+    """Return the names and numbers of a query, which may begin with one, as no question does."""
     begins = query.split(maxsplit=1)[:1]
     return names_in(query if {word.casefold() for word in begins} <= COMMON_WORDS else f"x {query}")
 

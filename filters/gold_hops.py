@@ -1,4 +1,4 @@
-"""A trajectory's answers beside the gold decomposition: which hops they are of, and in what order."""
+"""Comparison of a trajectory's answers with the gold decomposition: which hops they answer, and in what order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trailforge.schemas import Plan, Question, Step, Trajectory
 
 
 def follows_gold(steps: Sequence[Step], question: Question) -> bool | None:
-    """Are the accepted answers those of the gold decomposition, each found after those it rests on?
+    """Say whether the accepted answers are those of the gold decomposition, each found after those it rests on.
 
     A hop whose answer stands in the question has nothing left to be found. None where no decomposition is known.
     """
@@ -26,10 +26,10 @@ def follows_gold(steps: Sequence[Step], question: Question) -> bool | None:
 
 
 def hops_found(accepted: Sequence[Step], question: Question) -> list[list[int]]:
-    """Of each accepted step the hops, 0-based, whose answer it gives.
+    """Return, for each accepted step, the hops (0-based) whose answer it gives.
 
-    The last hop's are given before the last step only in a gold answer's very words: "South Carolina" on the way to
-    "University of South Carolina" is not found there yet.
+    Before the last step, the last hop is answered only in a gold answer's very words: "South Carolina" on the way to
+    "University of South Carolina" does not yet find it.
     """
     golds = golds_of_hops(question)
     last_step, last_hop = len(accepted) - 1, len(golds) - 1
@@ -45,11 +45,12 @@ def hops_found(accepted: Sequence[Step], question: Question) -> list[list[int]]:
 
 
 def own_hop(step: Step, question: Question, gold_wording: Sequence[str] = ()) -> int | None:
-    """The gold hop, 0-based, whose very question a step asks, whoever made its plan; None when it is no hop's.
+    """Return the gold hop, 0-based, whose very question a step asks, whatever plan it is from; None when it asks no
+    hop's.
 
-    Known by its text where that stands by itself or, with the gold answers filled in, is what was searched for. With
-    `#k` in it the text is a hop's only at the hop's place. `gold_wording`: the hops' questions in other words, in which
-    a plan made from the gold decomposition asks them.
+    The step is known by its text where that stands by itself or, with the gold answers filled in, is what was searched
+    for. A text with `#k` in it is a hop's only at the hop's place. `gold_wording`: the hops' questions in other words,
+    in which a plan made from the gold decomposition asks them.
     """
     plan = gold_plan(question.decomposition).sub_questions
     answers = {number: hop.answer for number, hop in enumerate(question.decomposition, start=1)}
@@ -65,12 +66,14 @@ def own_hop(step: Step, question: Question, gold_wording: Sequence[str] = ()) ->
 
 
 def gold_wording(row: Trajectory) -> Sequence[str]:
-    """The plan of a row that follows the gold decomposition from beginning to end, in whatever words; else empty."""
+    """Return the plan of a row that follows the gold decomposition from beginning to end, in whatever words; else
+    empty.
+    """
     return row.plan if row.origin == "oracle" and row.reflection_error != "decomposition" else ()
 
 
 def misses_own_hop(step: Step, question: Question, gold_wording: Sequence[str] = ()) -> bool:
-    """Does a step that asks a gold hop's very question answer otherwise than the hop? See `own_hop`."""
+    """Say whether a step that asks a gold hop's very question answers otherwise than the hop. See `own_hop`."""
     hop = own_hop(step, question, gold_wording)
     return hop is not None and not _is_one_of(step.answer, golds_of_hops(question)[hop])
 
@@ -80,14 +83,14 @@ def _plain(text: str) -> str:
 
 
 def golds_of_hops(question: Question) -> list[tuple[str, ...]]:
-    """The answers of each gold hop; the last one's are the question's."""
+    """Return the answers of each gold hop; the last one's are those of the question."""
     return [(hop.answer,) for hop in question.decomposition[:-1]] + [
         question.golds for _ in question.decomposition[-1:]
     ]
 
 
 def unfound_hops(steps: Sequence[Step], question: Question) -> list[int]:
-    """The hops, 0-based, whose answer no accepted step finds and the question does not name."""
+    """Return the hops, 0-based, whose answer no accepted step finds and the question does not name."""
     found = hops_found([step for step in steps if not step.is_mistake], question)
     return [
         hop
@@ -97,9 +100,9 @@ def unfound_hops(steps: Sequence[Step], question: Question) -> list[int]:
 
 
 def misplaced_hops(steps: Sequence[Step], question: Question) -> list[int]:
-    """The hops, 0-based, whose answer was found where it cannot be theirs.
+    """Return the hops, 0-based, whose answer was found where it cannot be theirs.
 
-    Not after the answers that its `#k` refer to; or, of two hops that do not rest on each other, each by the
+    That is before the answers that its `#k` refer to; or, for two hops that do not rest on each other, each by the
     sub-question of the other.
     """
     accepted = [step for step in steps if not step.is_mistake]

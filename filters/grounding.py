@@ -1,4 +1,4 @@
-"""Does an answer follow from what was read, or from what was found before? Judged by the words of both."""
+"""Rules that say, by their words, whether an answer follows from what was read or from what was found before."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _STEM = 5
 
 
 def is_grounded(step: Step, earlier: Sequence[Step] = (), also: Sequence[str] = ()) -> bool:
-    """Does a passage of the step support its answer, or does it follow from the answers found before?
+    """Say whether a passage of the step supports its answer, or the answer follows from those found before.
 
-    What the model says is from memory is not; it reads a relation ("died in") where words alone see two names.
-    `earlier`: the accepted steps before it. `also`: shorter answers that say the same, each as good as the step's own:
-    "march" for "Margraviate (frontier march)".
+    An answer that the model itself says is from memory is not grounded: the model reads a relation ("died in") where
+    words alone see two names. `earlier`: the accepted steps before it. `also`: shorter answers that say the same, each
+    as good as the step's own: "march" for "Margraviate (frontier march)".
     """
     if step.from_memory:
         return False
@@ -64,7 +64,9 @@ def is_grounded(step: Step, earlier: Sequence[Step] = (), also: Sequence[str] = 
 
 
 def why_ungrounded(step: Step) -> str:
-    """Of an answer that is not grounded: from memory, in no passage, or in none about what was asked; in one clause."""
+    """Say in one clause why an answer is not grounded: it is from memory, in no passage, or in none about what was
+    asked.
+    """
     if step.from_memory:
         return f"{step.answer!r} is from memory"
     if any(says(passage, step.answer) for passage in step.passages):
@@ -73,20 +75,21 @@ def why_ungrounded(step: Step) -> str:
 
 
 def supports(passage: Passage | Document, query: str, answer: str, given: Collection[str] = ()) -> bool:
-    """Does a passage state the answer, and speak of what the query asks about?
+    """Say whether a passage states the answer, and speaks of what the query asks about.
 
     Each of the answers that the query was given must be named in it, by one of its words, and so must one of the
     query's names and numbers, or half of all its words. In a query without capitals the passage's title is a name. An
-    alias or a pronoun in the place of all of them is not seen: of the gold paragraphs of MuSiQue's hops 2 in 100 are
-    not taken for support.
+    alias or a pronoun in the place of all of them is not recognised: 2 in 100 of the gold paragraphs of MuSiQue's hops
+    are not taken for support.
     """
     return says(passage, answer) and speaks_of(passage, query, given)
 
 
 def bears_out(passage: Passage, quote: str, query: str, answer: str, given: Collection[str] = ()) -> bool:
-    """Do words of a passage have a word of the answer, or its title, and does the passage speak of what is asked?
+    """Say whether a quote from a passage, or its title, has a word of the answer, and the passage speaks of what is
+    asked.
 
-    What the words say of the two is not seen.
+    What the words say of the two is not checked.
     """
     cited = _Words(_text_of(replace(passage, text=quote)))
     has_answer = says(replace(passage, text=quote), answer) or cited.count(_words(answer)) > 0
@@ -94,11 +97,11 @@ def bears_out(passage: Passage, quote: str, query: str, answer: str, given: Coll
 
 
 def says(passage: Passage | Document, answer: str) -> bool:
-    """Does a passage have the answer, whatever it says of it?
+    """Say whether a passage has the answer, whatever it says of it.
 
-    All things that it lists, in any order; a number and what it counts either way round: "third season" is "season 3".
-    A country by each of its names, but not by its people's: who writes of the USSR writes of the Soviet Union, and a
-    French writer need not be in France.
+    A list is there when all of its things are, in any order; a number and what it counts may stand either way round:
+    "third season" is "season 3". A country counts by each of its names, but not by its people's: the USSR is the Soviet
+    Union, but a French writer need not be in France.
     """
     text = _text_of(passage)
     is_named = any(states(text, name) for name in (answer, *country_names(answer)))
@@ -106,11 +109,11 @@ def says(passage: Passage | Document, answer: str) -> bool:
 
 
 def tells_of(passage: Passage | Document, answer: str, subjects: Collection[str]) -> bool:
-    """Does a passage say an answer of one of the subjects, and not of something else that it is about?
+    """Say whether a passage says an answer of one of the subjects, and not of something else that it is about.
 
-    It is titled by the subject, or by the answer and names the subject; or a sentence that says the answer names the
-    subject, or the one before it does. What a people is called ("American") stands beside anything: a sentence has to
-    begin with the subject.
+    Its title is the subject, or its title is the answer and its text names the subject; or a sentence that says the
+    answer names the subject, or the sentence before it does. What a people is called ("American") stands beside
+    anything: a sentence has to begin with the subject.
     """
     text = _text_of(passage)
     if not says(passage, answer):
@@ -136,18 +139,20 @@ def _is_named(subject: str, text: str) -> bool:
 
 
 def says_in_other_form(passage: Passage | Document, answer: str) -> bool:
-    """Has a passage all words of an answer, some in another form: "Western European powers" for "Western Europe", or
-    "Hormann" for "Horman"? Figures have none."""
+    """Say whether a passage has all words of an answer, some in another form: "Western European powers" for "Western
+    Europe", or "Hormann" for "Horman". Figures have no other form.
+    """
     words = _words(answer)
     is_figure = any(map(str.isdigit, answer))
     return bool(words) and not is_figure and _Words(_text_of(passage)).count(words) == len(words)
 
 
 def is_title_of_gold(answer: str, passages: Iterable[Passage | Document], golds: Sequence[str]) -> bool:
-    """Is an answer the title of a passage that was read, whose text begins with a gold answer: the corpus' spelling?
+    """Say whether an answer is the title of a passage that was read, whose text begins with a gold answer.
 
-    "Tumi Inc." of the passage "Tumi Holdings, Inc., is …", "Anna Amalie" of one on "Anna Amalia (born …". The title has
-    to share a word with the gold answer, so that what a passage begins with is the same thing and not part of it.
+    Then the answer is the corpus' spelling: "Tumi Inc." of the passage "Tumi Holdings, Inc., is …", "Anna Amalie" of
+    one on "Anna Amalia (born …". The title has to share a word with the gold answer, so that what a passage begins with
+    is the same thing and not part of it.
     """
     return any(
         normalize_answer(answer) == normalize_answer(passage.title) != ""
@@ -181,7 +186,7 @@ def _with_parted(text: str) -> str:
 
 
 def speaks_of(passage: Passage | Document, query: str, given: Collection[str] = ()) -> bool:
-    """Does a passage speak of what the query asks about? See `supports`."""
+    """Say whether a passage speaks of what the query asks about. See `supports`."""
     there = _Words(_text_of(passage))
     if not all(there.count(_words(each)) for each in given if _words(each)):
         return False
@@ -193,7 +198,7 @@ def speaks_of(passage: Passage | Document, query: str, given: Collection[str] = 
 
 
 def says_turned(text: str, answer: str) -> bool:
-    """Does a text have a number and what it counts the other way round: "season three" for "third season"?"""
+    """Say whether a text has a number and what it counts the other way round: "season three" for "third season"."""
     words = spell_in_figures(fold(answer)).split()
     if len(words) != 2 or sum(map(is_number, words)) != 1:
         return False
@@ -217,15 +222,15 @@ def _states_all(text: str, answer: str) -> bool:
 
 
 def list_items(answer: str) -> list[str]:
-    """The things that an answer lists; one where it is no list."""
+    """Return the things that an answer lists; a single one where it is no list."""
     return [item for item in _ITEMS.split(answer) if normalize_answer(item)]
 
 
 def is_computed(step: Step, earlier: Sequence[Step]) -> bool:
-    """Does an answer that no text has to say follow from the earlier ones?
+    """Say whether the answer follows from the earlier ones, so that no text has to say it.
 
-    Yes, no, both and neither; one of the things that a choice is made between; a count of what an earlier answer
-    lists; a difference or a sum of two numbers that the query was given (an age may be one less).
+    That holds for yes, no, both and neither; one of the things that a choice is made between; a count of what an
+    earlier answer lists; a difference or a sum of two numbers that the query was given (an age may be one less).
     """
     if is_never_quoted(step.answer) or normalize_answer(step.answer) in _TAKEN_TOGETHER:
         return True
@@ -249,7 +254,7 @@ def _is_reckoned(step: Step, given: Sequence[str]) -> bool:
 
 
 def given_answers(step: Step, earlier: Sequence[Step]) -> list[str]:
-    """The answers that the step refers to; of two steps at one place the later one's."""
+    """Return the answers that the step refers to; where two steps are at one place, the later one's."""
     answers = {each.index + 1: each.answer for each in earlier}
     return [answers[place] for place in dict.fromkeys(references(step.sub_question)) if place in answers]
 

@@ -1,4 +1,5 @@
-"""Guesses of agents: what a query names that was not read, and what a last turn admits, whatever the passages have.
+"""Detection of agents' guesses: what a query names that was not read, and what a last turn admits, whatever passages
+have.
 
 A last turn that says where the answer is from, or that it is nowhere said, is better evidence than the words of
 passages, which mention most answers somewhere. Four kinds are heard, clause by clause: that nothing states what is
@@ -21,9 +22,10 @@ from trailforge.rewards import is_abstention, is_never_quoted, mentions, states
 from trailforge.schemas import Hop, Passage, Verdict
 
 Bridges = Literal["read_first", "checked", "any"]
-"""When a turn may say the answer of a hop, but the last. `read_first`: once it was given a text that does. `checked`:
-before that, too, as a guess that a later search bears out, but not in a query: what is searched for has to have been
-read, and of what it is the answer to. `any`: whenever.
+"""When a turn may say the answer of a hop other than the last.
+
+`read_first`: once it was given a text that says it. `checked`: before that, too, as a guess that a later search
+confirms, but not in a query: names in a query have to have been read, and what they answer, too. `any`: at any time.
 """
 
 _YEAR = re.compile(r"\b(?:1\d|20)\d\d\b")
@@ -111,12 +113,13 @@ def find_unread_name(
     rules: Sequence[str] = (),
     years: bool = True,
 ) -> str:
-    """What a query names that neither the question nor a text read before it does; empty for nothing.
+    """Return what a query names that neither the question nor a text read before it names; empty when there is nothing.
 
-    Names and numbers, and in whatever case the answers of `facts`, which have to have been read of what they are asked
-    of, or of what the query names beside them: "American" in a passage about some other film tells nothing. The words
-    by which the rules tell an agent to ask are known. Without `years` a year says which of several namesakes is meant,
-    and is no claim. `read`: what was given at each place of the episode; the query is made before `place`.
+    Names and numbers are looked for, and the answers of `facts` in any case of letters. Such an answer has to have been
+    read of what it is asked of, or of what the query names beside it: "American" in a passage about some other film
+    tells nothing. The words by which the rules tell an agent to ask are known. Without `years` a year says which of
+    several namesakes is meant, and is no claim. `read`: what was given at each place of the episode; the query is made
+    before `place`.
     """
     texts = [f"{each.title}. {each.text}" for given in read[:place] for each in given]
     unseen = find_unseen_names(asked if years else _YEAR.sub(" ", asked), [question, *rules, *texts])
@@ -140,11 +143,11 @@ def unread_answer(
     *,
     is_query: bool = False,
 ) -> str:
-    """The name by which a text says the answer of one of the facts before it was read; empty where it does not.
+    """Return the name by which a text says the answer of one of the facts before it was read; empty where it does not.
 
-    A query rests on a reading of what the fact is asked of, or of what it names itself. Of other words nobody knows
-    what they are about, and it suffices that they were read anywhere. What stands in the question is known, and nobody
-    has to read yes or no.
+    A query rests on a reading of what the fact is asked of, or of what it names itself. What other words are about
+    cannot be told, so it suffices that they were read anywhere. What stands in the question is known, and yes and no
+    need not be read.
     """
     said = next((name for name in fact.names if mentions(text, name)), "")
     if not said or any(is_never_quoted(name) or mentions(question, name) for name in fact.names):
@@ -196,11 +199,13 @@ def _titled(passage: Passage, fact: SoughtFact) -> list[str]:
 def guarded_facts(
     question: str, names: Sequence[str], hops: Sequence[Hop], bridges: Bridges
 ) -> list[tuple[SoughtFact, bool]]:
-    """The facts whose answers no turn may say by the rule of `bridges` before they were read, and whether a later
-    search makes a guess of one good. First the answer itself, by these names.
+    """Return the facts whose answers no turn may say before they were read, by the rule of `bridges`, each with whether
+    a later search makes a guess of it good.
 
-    A guess is never made good where the last hop compares: who remembers when both were born has answered. A year says
-    the date.
+    The first fact is the answer itself, by these names.
+
+    A guess is never made good where the last hop compares: to remember when both were born is to answer. Saying a year
+    is saying the date.
     """
     deciding, facts = compared_hops(hops), answering_facts(question, names, hops)
     if deciding or not hops:
@@ -216,17 +221,20 @@ def guarded_facts(
 
 
 def count_remembering(turns: Sequence[str]) -> int:
-    """Turns that say themselves that they remember or guess something, whatever it is good for."""
+    """Count the turns that say themselves that they remember or guess something, whatever comes of it."""
     return sum(bool(_REMEMBERED.search(turn) or _GUESSED.search(turn)) for turn in turns)
 
 
 def admitted_guess(admission: str) -> Verdict:
-    """The last turn says itself that its answer is a guess, in a clause of `find_admission`. Score: 1.0 if it does."""
+    """Reject an episode whose last turn says itself that its answer is a guess, in a clause of `find_admission`.
+
+    Score: 1.0 if it does.
+    """
     return count_faults("admitted_guess", [admission] if admission else [], lambda words: f"it says {words!r}")
 
 
 def find_admission(turn: str, names: Sequence[str], read: Sequence[str] = ()) -> str:
-    """The clause by which a last turn admits that it guesses; empty where it does not.
+    """Find the clause by which a last turn admits that it guesses; empty where it does not.
 
     `names`: the answer, by each of its names. `read`: the texts that were read; what is doubted in their words
     ("probably born in Rome") is no guess.
@@ -260,7 +268,7 @@ def _is_own(found: re.Match[str], read: Sequence[str]) -> bool:
 
 
 def is_unstated(clause: str) -> bool:
-    """Does a clause say that what is asked for stands nowhere?"""
+    """Say whether a clause says that what is asked for stands nowhere."""
     if _ASIDE.search(clause) or _NOTHING_MISSING.search(clause):
         return False
     return bool(_UNSTATED.search(clause)) or is_abstention(clause)

@@ -1,4 +1,6 @@
-"""Whether a question can be asked at all, judged before any call: what is stated of it, by which sentence."""
+"""Rules that say, before any model is called, whether a question can be asked at all: what is stated of it, by which
+sentence.
+"""
 
 from __future__ import annotations
 
@@ -70,8 +72,9 @@ _MOST_COUNTED = 20
 
 
 def searched_texts(question: Question, *, own_paragraphs: bool) -> tuple[Document, ...]:
-    """What an agent may find for a question, as far as the row tells: its paragraphs; of a corpus the documents that
-    the question rests on. Empty where that is not known."""
+    """Return the texts that an agent may find for a question, as far as the row tells: its paragraphs or, of a corpus,
+    the documents that the question rests on. Empty where that is not known.
+    """
     if own_paragraphs:
         return question.paragraphs
     known = [(n, each, question.support_text(each)) for n, each in enumerate(question.supporting_documents)]
@@ -79,11 +82,12 @@ def searched_texts(question: Question, *, own_paragraphs: bool) -> tuple[Documen
 
 
 def stated_hops(question: Question, passages: _TEXTS) -> tuple[str | None, ...]:
-    """Of each gold hop the sentence of a passage that states its answer; None where none does.
+    """Return, for each gold hop, the sentence of a passage that states its answer; None where none does.
 
     The document that is annotated as a hop's support has to have the answer; any other one has to speak of what the hop
-    asks, too (`grounding.supports`). Where a title alone has it, the title is the quote, and the whole text where it
-    takes several sentences. Without a decomposition the question is one hop, whose answer some passage has to have.
+    asks, too (`grounding.supports`). Where only the title has it, the title is the quote; where it takes several
+    sentences, the whole text is. Without a decomposition the question is one hop, whose answer some passage has to
+    have.
     """
     if not question.decomposition:
         names = names_of_answer(question.answer, question.golds) + question.answer_aliases
@@ -112,7 +116,9 @@ def _quote_of_hop(
 
 
 def quote_of(passage: Passage | Document, answer: str) -> str:
-    """The first sentence that has an answer; the title where it alone has it; the whole text where no sentence has."""
+    """Return the first sentence that has an answer; the title where only the title has it; the whole text where no
+    sentence has it.
+    """
     for sentence in split_sentences(passage.text):
         if says(Document(id="", title="", text=sentence), answer):
             return sentence
@@ -120,7 +126,9 @@ def quote_of(passage: Passage | Document, answer: str) -> str:
 
 
 def counted_noun(question: str) -> str:
-    """What a question asks the number of, "sisters" of "How many sisters does …"; empty where it asks for none."""
+    """Return what a question asks the number of, "sisters" of "How many sisters does …"; empty where it asks
+    for none.
+    """
     found = _HOW_MANY.search(question)
     if found is None:
         return ""
@@ -129,7 +137,7 @@ def counted_noun(question: str) -> str:
 
 
 def stated_count(question: str, golds: Sequence[str], passages: _TEXTS) -> str | None:
-    """The sentence that states a number of things; None where none does, so that they have to be counted.
+    """Return the sentence that states a number of things; None where none does, so that they have to be counted.
 
     A number is in many a sentence by chance, a small one above all: the sentence has to name what is counted, unless
     the number is larger than what texts enumerate. The numbers of a date count nothing.
@@ -157,9 +165,10 @@ def _is_beyond_counting(gold: str) -> bool:
 
 
 def follows_from_hops(question: Question) -> bool:
-    """Does the answer follow from what the hops found, so that no text has to say it, and the question may?
+    """Say whether the answer follows from what the hops found, so that no text has to say it, and the question may.
 
-    Yes and no, a choice among things that it names, a comparison or a sum as its last hop.
+    That holds for yes and no, for a choice among things that the question names, and for a comparison or a sum as its
+    last hop.
     """
     hops = question.decomposition
     if is_never_quoted(question.answer) or CHOICE.search(question.question):
@@ -176,10 +185,10 @@ def follows_from_hops(question: Question) -> bool:
 
 
 def answer_in_question(question: Question) -> Verdict:
-    """It names its answer: nothing has to be found. Score: 1.0 if it does.
+    """Reject a question that names its answer: nothing has to be found. Score: 1.0 if it does.
 
-    "The third season" names "season three", and "which centre in Ost has shops" all words of "Ost Centre". Where a
-    choice is asked for, it has to name what is chosen from: "A and B were founded in the same year. Which served it
+    "The third season" names "season three", and "which centre in Ost has shops" all words of "Ost Centre". A question
+    that asks for a choice has to name what is chosen from: "A and B were founded in the same year. Which served it
     first?".
     """
     text, answer = question.question, question.answer
@@ -198,10 +207,10 @@ def _has_all_words(text: str, answer: str) -> bool:
 
 
 def gold_not_stated(question: Question, passages: _TEXTS) -> Verdict:
-    """No passage that it may search states its answer, under any name. Score: 1.0 if none does.
+    """Reject a question whose answer no passage that may be searched states, under any name. Score: 1.0 if none does.
 
-    Passages that are not known, and answers that follow from others, are no reason; nor is a question of which no hop
-    and no supporting document is annotated, whose answer may be in words of its own.
+    It is kept where the passages are not known, where its answer follows from others, and where no hop and no
+    supporting document is annotated, as its answer may then be in words of its own.
     """
     is_annotated = bool(question.decomposition or question.supporting)
     is_known = not passages or not is_annotated or follows_from_hops(question)
@@ -211,10 +220,11 @@ def gold_not_stated(question: Question, passages: _TEXTS) -> Verdict:
 
 
 def doubtful_gold(question: str, golds: Sequence[str]) -> Verdict:
-    """Its gold answer is not of the kind that it asks for, by its words: nothing that is right can be held against it.
+    """Reject a question whose gold answer, by its words, is not of the kind that it asks for: no right answer would
+    match it.
 
-    A people's name for a place ("Italian" for where somebody was born), no number for how many or a year, a number for
-    who, a phrase for how two things differ. Score: 1.0 if it is so.
+    Examples are a people's name for a place ("Italian" for where somebody was born), no number for how many or a year,
+    a number for who, a phrase for how two things differ. Score: 1.0 if it is so.
     """
     asked = kind_asked_for(question)
     is_doubtful = asked is not None and not any(_is_of_kind(gold, asked) for gold in golds)
@@ -223,7 +233,9 @@ def doubtful_gold(question: str, golds: Sequence[str]) -> Verdict:
 
 
 def kind_asked_for(question: str) -> str | None:
-    """The kind of answer that a question asks for, by its question word and the noun behind it; None for most."""
+    """Return the kind of answer that a question asks for, by its question word and the noun after it; None for most
+    questions.
+    """
     found = _ASKS_LATE.search(question) or _ASKS_EARLY.search(question.strip())
     if found is None:
         return None
@@ -254,9 +266,9 @@ def _is_of_kind(gold: str, kind: str) -> bool:
 
 
 def can_be_asked(question: Question, *, own_paragraphs: bool) -> Verdict:
-    """By code alone: the first reason for which a question is set aside. Score: 0.0 where there is none.
+    """Return the first reason for which a question is set aside, found by code alone. Score: 0.0 where there is none.
 
-    `own_paragraphs`: whether they are what is searched.
+    `own_paragraphs`: whether the question's own paragraphs are what is searched.
     """
     texts = searched_texts(question, own_paragraphs=own_paragraphs)
     named = answer_in_question(question)
@@ -264,10 +276,10 @@ def can_be_asked(question: Question, *, own_paragraphs: bool) -> Verdict:
 
 
 def garbled_places(question: Question, passages: _TEXTS) -> list[str]:
-    """What may be garbled, the question or gold sub-questions: a guess by marks of texts that were joined by rules.
+    """Return what may be garbled, the question or gold sub-questions: a guess by signs that a text was joined by rules.
 
-    A question word in mid-sentence, a reference in the place of a common noun, a sub-question that asks or names
-    nothing, or one with a word that is almost, but not quite, one of the question or the passages.
+    The signs are a question word in mid-sentence, a reference in the place of a common noun, a sub-question that asks
+    or names nothing, or one with a word that is almost, but not quite, one of the question or the passages.
     """
     whole = question.question
     known = {word for text in (whole, *(f"{p.title} {p.text}" for p in passages)) for word in _long_words(text)}

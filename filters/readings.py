@@ -1,4 +1,4 @@
-"""What a model that was asked once more read of the facts that an answer rests on."""
+"""Verdicts from what a model that was asked once more read of the facts that an answer rests on."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from trailforge.schemas import FactReading, Verdict
 
 
 def count_unstated(readings: Sequence[FactReading], facts: Sequence[SoughtFact]) -> Verdict:
-    """`unstated_answer`: a fact that a model did not find when it was asked for it rejects. Score: how many.
+    """Reject as `unstated_answer` when a model that was asked for a fact did not find it.
 
-    So does one for which it found something else.
+    Score: how many facts it did not find. A fact for which it found something else rejects, too.
     """
     names = {fact.question: fact.names for fact in facts}
     unstated = [each for each in readings if not _is_found(each.answer, names.get(each.question))]
@@ -27,9 +27,10 @@ def count_unstated(readings: Sequence[FactReading], facts: Sequence[SoughtFact])
 
 
 def count_rivals(readings: Sequence[FactReading], facts: Sequence[SoughtFact]) -> Verdict:
-    """`other_answers`: a fact for which a model that was asked found another answer, too, rejects. Score: how many.
+    """Reject as `other_answers` when a model that was asked for a fact found another answer, too.
 
-    Which of them is taken is a choice that nothing tells how to make: one of two wives, one of three who took part.
+    Score: how many such facts there are. Nothing tells which of them to choose: one of two wives, one of three who took
+    part.
     """
     names = {fact.question: fact.names for fact in facts}
     several = [each for each in readings if _rivals(each.answer, names.get(each.question))]

@@ -1,7 +1,7 @@
-"""Whether thoughts that a model wrote for a finished trajectory say only what the agent could know at each turn.
+"""A check that thoughts which a model wrote for a finished trajectory say only what the agent could know at each turn.
 
-The steps are facts; the thoughts are told afterwards, by a model that has seen them all. So each turn is read against
-what its agent had seen by then: the question, the plan, its own queries, answers and thoughts, the passages found.
+The steps are facts; the thoughts are written afterwards, by a model that has seen all steps. So each turn is compared
+with what its agent had seen by then: the question, the plan, its own queries, answers and thoughts, the passages found.
 Names, numbers and what is said of things are compared word by word. A word that only looks like a name at the beginning
 of a sentence is known by a list of common words, so an unusual one may cost a sound row its thoughts; it keeps its
 sentences from pools then.
@@ -81,11 +81,12 @@ _WHAT_NAMES_DO = frozenset("is was are were has had did does became lies of".spl
 
 
 def unfounded_thoughts(row: Trajectory, *, max_words: int) -> Verdict:
-    """A thought says what the agent cannot know yet, or not in the order in which it comes to know it. Score: how many.
+    """Reject thoughts that say what the agent cannot know yet, or say it out of the order in which it comes to know it.
+    Score: how many faults there are.
 
-    Names and numbers that were not seen, answers before they are found, doubts before the mistake is taken back,
-    quotations of nothing, tags, and more than `max_words` in a turn. Which answers are claimed and taken back,
-    and in which order, the row's spans say, and are held against its steps with them.
+    Faults are names and numbers that were not seen, answers before they are found, doubts before the mistake is taken
+    back, quotations of nothing, tags, and more than `max_words` in a turn. The row's spans say which answers are
+    claimed and taken back, and in which order; that is compared with its steps.
     """
     try:
         faults = list(_faults(row, max_words))
@@ -178,7 +179,7 @@ def _early_doubts(content: str, spans: Iterable[TextSpan], known: list[str]) -> 
 
 
 def find_tag(thought: str) -> str:
-    """The first tag that a thought holds; empty when it holds none."""
+    """Return the first tag that a thought holds; empty when it holds none."""
     found = _TAG.search(thought)
     return found[0] if found else ""
 
@@ -187,7 +188,7 @@ def find_tag(thought: str) -> str:
 
 
 def find_unseen_names(thought: str, known: Sequence[str]) -> Iterator[str]:
-    """Names and numbers of a thought that stand in nothing of what is known."""
+    """Return the names and numbers of a thought that stand in nothing of what is known."""
     seen = _Seen(known)
     text = _POSITIONS.sub(lambda found: " " * len(found[0]), thought)
     tokens = list(_TOKEN.finditer(text))
@@ -205,9 +206,10 @@ def find_unseen_names(thought: str, known: Sequence[str]) -> Iterator[str]:
 
 
 def find_unseen_facts(thought: str, known: Sequence[str]) -> Iterator[str]:
-    """Number words, and what is said of something in lower case, that stand in nothing of what is known.
+    """Return number words, and lower-case statements about something, that stand in nothing of what is known.
 
-    By stems: "adhered" is seen where "adheres" is. Words of those who look something up say nothing of the world.
+    Words are compared by stems: "adhered" is known where "adheres" is. Words about looking something up say nothing of
+    the world.
     """
     seen = _Seen(known)
     counted = re.compile(rf"(?:[a-z-]+ +)?(?:{_COUNTED})\b", re.IGNORECASE)
@@ -326,7 +328,7 @@ def _bare_number(word: str) -> str:
 
 
 def country_stems(word: str) -> set[str]:
-    """A word, and what is left of it without the endings of countries and of those who live there: Germany, German."""
+    """Return a word, and what is left of it without the endings of countries and of their people: Germany, German."""
     cut = (word.removesuffix(ending) for ending in _ENDINGS)
     return {word, *(stem for stem in cut if len(stem) >= _SHORTEST_STEM)}
 
@@ -335,7 +337,8 @@ def country_stems(word: str) -> set[str]:
 
 
 def quotes(text: str, quoted: str) -> bool:
-    """Does a text have these words, but for case, white space, marks around and kinds of quotation marks?
+    """Say whether a text has these words; case, white space, marks around them and kinds of quotation marks do not
+    count.
 
     What was left out of it, as `…`, may stand between them.
     """

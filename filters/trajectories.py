@@ -1,4 +1,7 @@
-"""Why a trajectory is rejected. `judge_trajectory` asks all filters in their order; the first that says no decides."""
+"""Reasons to reject a trajectory.
+
+`judge_trajectory` asks all filters in their order; the first that rejects decides.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,11 @@ from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_ans
 from trailforge.schemas import ErrorType, Passage, Question, Step, Trajectory, Verdict
 
 Scope = Literal["off", "oracle", "oracle_and_rule"]
-"""Plans whose intermediate answers are held against the gold decomposition: none, those made from it, and those from
-code rules too. A policy model may take another road to the answer, over other facts."""
+"""Plans whose intermediate answers are compared with the gold decomposition: none, those made from it, or those from
+code rules too.
+
+A policy model may take another road to the answer, over other facts.
+"""
 
 _ORIGINS: dict[Scope, tuple[str, ...]] = {
     "off": (),
@@ -38,25 +44,26 @@ _ORIGINS: dict[Scope, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterConfig:
-    """What is asked of a trajectory."""
+    """Which filters a trajectory has to pass, with their limits."""
 
     max_tokens: int = 16384
-    """By `count_tokens` (the paper trains on 16k, section 4.4)."""
+    """Most tokens of a trajectory, as `count_tokens` counts them (the paper trains on 16k, section 4.4)."""
     max_tool_calls: int = 10
-    """As in the paper's RL stage (section 4.4)."""
+    """Most searches of a trajectory, as in the paper's RL stage (section 4.4)."""
     grounded: bool = True
-    """Every accepted answer has to follow from a passage of its step, or from the answers before it."""
+    """Whether every accepted answer has to follow from a passage of its step, or from the answers before it."""
     intermediate_answers: Scope = "oracle"
-    """For which plans the intermediate answers are held against the gold decomposition."""
+    """For which plans the intermediate answers are compared with the gold decomposition."""
     every_hop: bool = False
-    """Where the gold decomposition is known, every hop of it has to be found, one step each: no shortcut, and no other
-    road to the answer."""
+    """Whether every hop of the gold decomposition, where it is known, has to be found, one step each: no shortcut, and
+    no other road to the answer.
+    """
 
 
 def judge_trajectory(
     row: Trajectory, question: Question, earlier: Sequence[Trajectory], config: FilterConfig
 ) -> list[Verdict]:
-    """Every filter's verdict on one trajectory. `earlier`: the accepted rows of the question before this one."""
+    """Return every filter's verdict on one trajectory. `earlier`: the accepted rows of the question before this one."""
     verdicts = [wrong_answer(row), unresolved_reference(row), malformed_tags(row)]
     if config.grounded:
         verdicts.append(ungrounded_answer(row))
@@ -79,9 +86,9 @@ def judge_trajectory(
 
 
 def wrong_answer(row: Trajectory) -> Verdict:
-    """The final answer is not right, by the reward that scored the rollout. Score: that reward, 1.0 or 0.0.
+    """Reject a final answer that is not right by the reward that scored the rollout. Score: that reward, 1.0 or 0.0.
 
-    Of an answer that a judge was asked about, the row's own reward counts: it says what the judge's score was worth.
+    Where a judge was asked about an answer, the row's own reward counts: it says what the judge's score was worth.
     """
     score = mcts_reward(row.final_answer, (row.answer, *row.answer_aliases))
     if row.judge_score is not None:
@@ -91,23 +98,27 @@ def wrong_answer(row: Trajectory) -> Verdict:
 
 
 def unresolved_reference(row: Trajectory) -> Verdict:
-    """It searches for `#k`, or for a question whose reference was filled with nothing. Score: how many queries do."""
+    """Reject a trajectory that searches for `#k`, or for a question whose reference was filled with nothing.
+
+    Score: how many queries do.
+    """
     bad = [step.query for step in row.steps if references(step.query) or not step.passages]
     return count_faults("unresolved_reference", bad, lambda query: f"query {query!r}")
 
 
 def malformed_tags(row: Trajectory) -> Verdict:
-    """The conversation breaks the grammar of its protocol. Score: how many of its rules are broken."""
+    """Reject a conversation that breaks the grammar of its protocol. Score: how many of its rules are broken."""
     return count_faults("malformed_tags", REACT.validate(row.messages, strict=True), str)
 
 
 def ungrounded_answer(row: Trajectory) -> Verdict:
-    """An accepted answer follows from nothing that was read. Score: share of the accepted answers that do.
+    """Reject a trajectory with an accepted answer that follows from nothing that was read.
 
-    See `filters.grounding`: a passage has to state it and to speak of what was asked about, or it has to follow from
-    earlier answers. Such rows teach an agent to make answers up. The paper lets the model fall back on its own
-    knowledge; we do not. A mistake may well come from memory: it is told as one. Of a last answer that says a gold
-    answer in more words, a passage may state the gold answer alone.
+    Score: share of the accepted answers that follow. See `filters.grounding`: a passage has to state it and to speak of
+    what was asked about, or it has to follow from earlier answers. Such rows teach an agent to make answers up. The
+    paper lets the model fall back on its own knowledge; we do not. A mistake may well come from memory, as it is told
+    as a mistake. Where the last answer says a gold answer in more words, it is enough that a passage states the gold
+    answer.
     """
     accepted = _accepted(row)
     last = accepted[-1].answer if accepted else ""
@@ -123,10 +134,10 @@ def ungrounded_answer(row: Trajectory) -> Verdict:
 
 
 def answer_leaked(row: Trajectory) -> Verdict:
-    """The agent writes the gold answer before it has found it. Score: how many texts mention it too early.
+    """Reject a trajectory in which the agent writes the gold answer before it has found it.
 
-    The agent's own words count (plans, sub-questions, queries, earlier answers), not the passages; nothing counts as
-    leaked that stands in the question.
+    Score: how many texts mention it too early. The agent's own words count (plans, sub-questions, queries, earlier
+    answers), not the passages; what stands in the question does not count as leaked.
     """
     golds = [gold for gold in (row.answer, *row.answer_aliases) if not mentions(row.question, gold)]
     leaks = [text for text in _texts_before_finding(row, golds) if mentions_any(text, golds)]
@@ -134,10 +145,11 @@ def answer_leaked(row: Trajectory) -> Verdict:
 
 
 def wrong_intermediate(row: Trajectory, question: Question, *, scope: Scope) -> Verdict:
-    """The right answer is reached over a wrong intermediate one. Score: how many of these match no gold hop.
+    """Reject a right answer that is reached over a wrong intermediate one.
 
-    Whoever made the plan, a step that asks a gold hop's very question has to answer as that hop does. Of the plans in
-    the scope every other accepted answer before the last has to be that of a gold hop, too, each of another one.
+    Score: how many intermediate answers match no gold hop. Whatever plan it is from, a step that asks a gold hop's very
+    question has to answer as that hop does. For plans in the scope, every other accepted answer before the last has to
+    be that of a gold hop, too, each of a different one.
     """
     if not question.decomposition or scope == "off":
         return count_faults("wrong_intermediate", [], str)
@@ -145,9 +157,9 @@ def wrong_intermediate(row: Trajectory, question: Question, *, scope: Scope) -> 
 
 
 def hops_out_of_order(row: Trajectory, question: Question) -> Verdict:
-    """Answers of gold hops are found in the wrong places. Score: how many hops' are.
+    """Reject a trajectory that finds answers of gold hops in the wrong places. Score: of how many hops.
 
-    A hop's answer has to come after those that it refers to, whoever made the plan: "CBS, so NBC, so February 7" is a
+    A hop's answer has to come after those that it refers to, whatever its plan is: "CBS, so NBC, so February 7" is a
     wrong chain where the hops are NBC, CBS, February 7, though each of its answers is a hop's. Answers of no hop, and
     hops that are not found, are another decomposition, and no fault.
     """
@@ -158,11 +170,12 @@ def hops_out_of_order(row: Trajectory, question: Question) -> Verdict:
 
 
 def undue_reflection(row: Trajectory, question: Question) -> Verdict:
-    """The "mistake" that is taken back was a right answer. Score: how many of the mistakes were.
+    """Reject a trajectory that takes back a "mistake" which was a right answer.
 
-    A wordy answer that holds the mended one is right too ("It was built by Volkswagen", mended to "Volkswagen"). Where
-    the gold decomposition is known: under the gold plan the step's own hop decides; a step of a plan that is given up
-    must not hold the answer of any hop that was still to be found, for then the plan was not at fault there.
+    Score: how many of the mistakes were right. A wordy answer that holds the mended one is right too ("It was built by
+    Volkswagen", mended to "Volkswagen"). Where the gold decomposition is known: under the gold plan the step's own hop
+    decides; a step of a plan that is given up must not hold the answer of any hop that was still to be found, for then
+    the plan was not at fault there.
     """
     undue = [
         step.answer
@@ -177,10 +190,11 @@ def undue_reflection(row: Trajectory, question: Question) -> Verdict:
 
 
 def evidence_was_there(row: Trajectory) -> Verdict:
-    """A retrieval error is none: passages of the wrong step held the right answer. Score: how many of them did.
+    """Reject a retrieval error that is none: passages of the wrong step held the right answer.
 
-    By the diff alone a pair whose passages differ is a retrieval error. If the first search had already brought the
-    answer, a row that blames the search and searches again teaches doubt in good results.
+    Score: how many passages did. By the diff alone a pair whose passages differ is a retrieval error. If the first
+    search had already brought the answer, a row that blames the search and searches again teaches doubt in good
+    results.
     """
     holding: list[str] = []
     if row.reflection_error == "retrieval":
@@ -191,10 +205,10 @@ def evidence_was_there(row: Trajectory) -> Verdict:
 
 
 def circular_step(row: Trajectory) -> Verdict:
-    """A step finds what it was given: "Who is Chinua Achebe born?", Chinua Achebe. Score: how many accepted steps do.
+    """Reject a trajectory with a step that finds what it was given: "Who is Chinua Achebe born?", Chinua Achebe.
 
-    Such a step only repeats the answer that it refers to; the plan behind it asks for nothing there. A choice between
-    the things named ("Which is older, #1 or #2?") is no such step.
+    Score: how many accepted steps do. Such a step only repeats the answer that it refers to; the plan behind it asks
+    for nothing there. A choice between the things named ("Which is older, #1 or #2?") is no such step.
     """
     accepted = _accepted(row)
     answers = {step.index: step.answer for step in accepted}
@@ -203,7 +217,8 @@ def circular_step(row: Trajectory) -> Verdict:
 
 
 def same_twice(row: Trajectory) -> Verdict:
-    """A query names one thing in the place of two: "Which is older, Clemson or Clemson?". Score: how many accepted do.
+    """Reject a trajectory with a query that names one thing in the place of two: "Which is older, Clemson or Clemson?".
+    Score: how many queries of accepted steps do.
 
     Two references of its sub-question were filled with the same answer, so that there is nothing to choose, compare or
     join; whatever is answered was not found by asking it.
@@ -214,13 +229,13 @@ def same_twice(row: Trajectory) -> Verdict:
 
 
 def redundant_search(row: Trajectory, question: Question) -> Verdict:
-    """A step searches for what has been shown. Score: how many accepted steps do.
+    """Reject a trajectory with a step that searches for what has been shown. Score: how many accepted steps do.
 
     The first passage that supports its answer was there before its turn: by then nothing was left to be looked up.
     Steps that are the gold hops, one each, make no detour: a passage came along before it was looked for, and a row
-    that is not told as the paper tells it reads on there without a search. What follows from earlier answers is looked
-    for in nothing, though the agent searches at each step. A search that mends a mistake brings passages of the failed
-    one again, and is none of these, unless it is the same query under another plan.
+    that is not told as the paper tells it reads on there without a search. An answer that follows from earlier ones is
+    looked for in no passage, though the agent searches at each step. A search that mends a mistake brings passages of
+    the failed one again, and is not redundant, unless it is the same query under another plan.
     """
     is_straight = bool(follows_gold(row.steps, question))
     again = [step for place, step in enumerate(row.steps) if not is_straight and _is_redundant(row, place)]
@@ -228,19 +243,22 @@ def redundant_search(row: Trajectory, question: Question) -> Verdict:
 
 
 def duplicate_trajectory(row: Trajectory, earlier: Sequence[Trajectory]) -> Verdict:
-    """It tells the same as an earlier one of its question: same kind, same finds, same answers. Score: how many do.
+    """Reject a trajectory that tells the same as an earlier one of its question: same kind, same finds, same answers.
 
-    What a search finds counts, not its wording: a query in other words that brings the passages that say the answer
-    shows nothing new, whatever idle ones come with them; nor do the same steps in another order.
-    Of a search that is blamed (`retrieval`) all passages count, whatever was read from them; of the last step the
-    passages alone, for its answer is the right one in either, by this name or another.
+    Score: how many earlier ones do. What a search finds counts, not its wording: a query in other words that brings the
+    passages that say the answer shows nothing new, whatever idle ones come with them; nor do the same steps in another
+    order. For a search that is blamed (`retrieval`) all passages count, whatever was read from them. For the last step
+    only the passages count, as its answer is the right one in either trajectory, by this name or another.
     """
     same = [other for other in earlier if _are_alike(other, row)]
     return count_faults("duplicate_trajectory", same, lambda other: f"same as {other.uid}")
 
 
 def too_long(row: Trajectory, *, max_tokens: int, max_tool_calls: int) -> Verdict:
-    """Too long to train on, or more searches than the agent may make. Score: the estimated number of tokens."""
+    """Reject a trajectory that is too long to train on, or has more searches than the agent may make.
+
+    Score: the estimated number of tokens.
+    """
     keep = row.token_estimate <= max_tokens and row.num_tool_calls <= max_tool_calls
     detail = (
         f"about {row.token_estimate} tokens (at most {max_tokens}), "
@@ -250,11 +268,12 @@ def too_long(row: Trajectory, *, max_tokens: int, max_tool_calls: int) -> Verdic
 
 
 def missing_hop(row: Trajectory, question: Question) -> Verdict:
-    """A hop of the gold decomposition is left out. Score: share of the hops that are found; 1.0 where none is known.
+    """Reject a trajectory that leaves out a hop of the gold decomposition.
 
-    Such a row answers in one step what takes two, or goes another road altogether. That may well be sound, and what is
-    read has to show it (`ungrounded_answer`); but where a weak model answers, a chain of reasoning cannot be told from
-    a lucky guess. `FilterConfig.every_hop` rejects such rows.
+    Score: share of the hops that are found; 1.0 where none is known. Such a row answers in one step what takes two, or
+    goes another road altogether. That may well be sound, and what is read has to show it (`ungrounded_answer`); but
+    where a weak model answers, a chain of reasoning cannot be told from a lucky guess. `FilterConfig.every_hop` rejects
+    such rows.
     """
     missing = [question.decomposition[hop] for hop in unfound_hops(row.steps, question)]
     detail = f"no step finds {missing[0].answer!r} ({missing[0].question!r})" if missing else ""
@@ -368,9 +387,10 @@ def _is_redundant(row: Trajectory, place: int) -> bool:
 
 
 def shown_at(steps: Sequence[Step], place: int) -> int | None:
-    """The last step before the one at `place` that showed the first passage that supports its answer; None: none did.
+    """Return the last step before the one at `place` that showed the first passage that supports its answer; None: none
+    did.
 
-    None, too, of a mistake, of what mends one, and of what follows from earlier answers.
+    None, too, for a mistake, for a step that mends one, and for an answer that follows from earlier answers.
     """
     step, before = steps[place], steps[:place]
     accepted = [earlier for earlier in before if not earlier.is_mistake]

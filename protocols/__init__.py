@@ -47,11 +47,11 @@ else:
 __all__ = ["GRAPH_R1", "KG_SEARCH", "PROTOCOLS", "REACT", "R_SEARCH", "SEARCH_R1", "Grammar", "grammar_of"]
 
 PROTOCOLS = {grammar.name: grammar for grammar in (REACT, R_SEARCH, KG_SEARCH, SEARCH_R1, GRAPH_R1)}
-"""By name, as it stands in a row's `protocol`."""
+"""Every protocol by its name, as a row's `protocol` gives it."""
 
 
 def grammar_of(protocol: str) -> Grammar:
-    """A protocol by its name. Raises `InvalidInput` with the list when there is none."""
+    """Find a protocol by its name. Raises `InvalidInput`, with the list of names, when there is none."""
     if protocol not in PROTOCOLS:
         raise InvalidInput(f"no protocol {protocol!r}; there are {', '.join(PROTOCOLS)}", field="protocol")
     return PROTOCOLS[protocol]

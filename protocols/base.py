@@ -1,4 +1,4 @@
-"""What all protocols share: the tags, passages as harmless lines of a result, and a length without a tokenizer."""
+"""What all protocols share: their tags, retrieved text made harmless, and passages as lines of a result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ READ_FIRST = (
     "another one's, or its director's. Each link has to be found, and of two things that are compared each: where "
     "somebody lived is not where they died."
 )
-"""What agents are told that are trained on what they read, by `filters.guesses` and readings of their answers."""
+"""The rule for agents that are trained on what they read: they may name nothing that they have not read.
+`filters.guesses` and readings of the answers check it.
+"""
 NOTHING_FOUND = "Nothing was found."
 
 _NAMES = "|".join(TAGS)
@@ -39,34 +41,39 @@ _PASSAGE_LINE = re.compile(r"\d+\. \(")
 
 
 def escape_retrieved(text: str) -> str:
-    """Make retrieved text harmless: it must not be able to end a tool turn or to speak for the agent.
+    """Make retrieved text harmless, so that it can neither end a tool turn nor speak for the agent.
 
     The `<` of a protocol's tag (any case, spaces allowed) becomes `&lt;`, and so does the first character of what is a
-    special token in a chat template, of whatever model (`<|im_end|>`, `</s>`; `[INST]` becomes `&#91;INST]`);
-    everything else stays. Characters that nobody sees are removed first (`remove_invisible`), so that none can hide a
-    tag, or words. Applying it twice changes nothing.
+    special token in any model's chat template (`<|im_end|>`, `</s>`; `[INST]` becomes `&#91;INST]`); everything else
+    stays. Characters that nobody sees are removed first (`remove_invisible`), so that none can hide a tag, or words.
+    Applying it twice changes nothing.
     """
     return escape_chat_tokens(_TAG_START.sub("&lt;", remove_invisible(text)[0]))
 
 
 def unescape(text: str) -> str:
-    """The reverse of `escape_retrieved`, as far as it can be reversed."""
+    """Reverse `escape_retrieved`, as far as it can be reversed."""
     return unescape_markers(text)
 
 
 def one_line(text: str) -> str:
-    """Retrieved text made harmless, as one line: it cannot pose as a heading of the tool's own either."""
+    """Make retrieved text harmless and put it on one line, so that it cannot pose as a heading of the tool's own
+    either.
+    """
     return " ".join(escape_retrieved(text).split())
 
 
 @cache
 def tag_pattern(names: Sequence[str] = TAGS) -> re.Pattern[str]:
-    """Finds the tags of these names, in any case and with spaces; groups: the slash of a closing tag, the name."""
+    """Build the pattern that finds the tags of these names, in any case and with spaces.
+
+    Its groups are the slash of a closing tag, and the name.
+    """
     return re.compile("<" + _SPACED_TAG.format("|".join(names)), re.IGNORECASE)
 
 
 def contents_of(name: str, text: str) -> list[str]:
-    """What stands between each plain `<name>` and the next `</name>`, trimmed, in order."""
+    """Return what stands between each plain `<name>` and the next `</name>`, trimmed, in order."""
     opening, closing = f"<{name}>", f"</{name}>"
     found: list[str] = []
     at = text.find(opening)
@@ -77,7 +84,7 @@ def contents_of(name: str, text: str) -> list[str]:
 
 
 def tags_in(text: str) -> list[str]:
-    """The protocol tags of a text in order, in plain form: `["<think>", "</think>"]`."""
+    """Return the protocol tags of a text in order, in plain form: `["<think>", "</think>"]`."""
     return list(_tags_in(text))
 
 
@@ -87,20 +94,20 @@ def _tags_in(text: str) -> tuple[str, ...]:
 
 
 def passage_lines(passages: Sequence[Passage]) -> list[str]:
-    """A line `1. (Title) text` for each passage."""
+    """Write one line, `1. (Title) text`, for each passage."""
     return [f"{n}. ({one_line(p.title)}) {one_line(p.text)}" for n, p in enumerate(passages, start=1)]
 
 
 def passages_of_result(result: str) -> list[tuple[str, str]]:
-    """Title and text of each passage that `passage_lines` wrote into a result."""
+    """Read back the title and text of each passage that `passage_lines` wrote into a result."""
     return passages_of_lines(result, _PASSAGE_LINE)
 
 
 def passages_of_lines(result: str, start: re.Pattern[str]) -> list[tuple[str, str]]:
-    """Titles and texts of a result whose lines begin with `start`, then title, `)` and text.
+    """Read titles and texts from a result whose lines begin with `start`, then hold the title, `)` and the text.
 
-    Brackets in a title have to match. As in the text that the agent read: white space is collapsed, tags are plain
-    again.
+    Brackets in a title have to match. Texts come back as the agent read them: white space is collapsed, and tags are
+    plain again.
     """
     rests = (line[match.end() :] for line in result.split("\n") if (match := start.match(line)))
     parted = ((rest, _closing_bracket(rest)) for rest in rests)

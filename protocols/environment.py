@@ -48,24 +48,26 @@ from trailforge.schemas import (
 )
 
 Corpus = Path | Sequence[Document] | Sequence[SourceDocument]
-"""An index or a file of passages, or documents."""
+"""What an environment is opened on: an index or a file of passages, or documents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentConfig(RetrieverConfig):
-    """How agents find documents, in training and evaluation. What the command line says goes over it.
+    """How agents find documents, in training and evaluation. Options of the command line take precedence.
 
-    What is empty is as the index says that is searched; without one a `kind` has to be said. Graph and filters are for
-    agents that do not plan.
+    A field that is empty is filled in from the index that is searched; without an index a `kind` has to be given. Graph
+    and filters are for agents that do not plan.
     """
 
     graph: KgToolConfig = field(default_factory=KgToolConfig)
     """How a knowledge graph is searched."""
     kg_filter: KgFilter = "model"
-    """Of triples, where a graph is searched: as the data were made. What asks no model has to be said."""
+    """Which triples an agent reads where a graph is searched; by default as when the data were made. A rule that asks
+    no model has to be chosen.
+    """
     document_filter: DocumentFilter = "none"
     filter_model: ServedModel | None = None
-    """Asked by filters `model`."""
+    """The model that filters with the rule `model` ask."""
     patience: SearchPatience = field(default_factory=SearchPatience)
 
     def __post_init__(self) -> None:
@@ -74,9 +76,9 @@ class EnvironmentConfig(RetrieverConfig):
             raise InvalidInput("a filter asks a model: say its url and model", field="filter_model")
 
     def filtered_by(self, kg_filter: KgFilter | None, filter_model: str | None) -> Self:
-        """With another filter of triples, and another model (`URL#MODEL`) that filters ask; None: as it is.
+        """Return this configuration with another filter of triples, and another model (`URL#MODEL`) for filters to ask.
 
-        Raises `InvalidInput` for what names no server's model.
+        None leaves either as it is. Raises `InvalidInput` for text that names no server's model.
         """
         served = self.filter_model if filter_model is None else read_served(filter_model, self.filter_model)
         return replace(self, kg_filter=kg_filter or self.kg_filter, filter_model=served)
@@ -84,40 +86,42 @@ class EnvironmentConfig(RetrieverConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphFound:
-    """What the knowledge graph gave to a search: the `Observation.detail` of agents that ask it."""
+    """What the knowledge graph gave to a search. It is the `Observation.detail` of agents that ask a graph."""
 
     found: KgResult
     kept: tuple[KgTriple, ...]
-    """Those that the agent reads."""
+    """The triples that the agent reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What agents search."""
+    """What agents search, opened and ready to ask."""
 
     documents: Retriever | None = None
-    """For all protocols but those that plan."""
+    """The documents that agents of every protocol search, but those that plan."""
     kg: KgTool | SearchClient | None = None
-    """For those that search a graph."""
+    """The knowledge graph, for agents that search one."""
     filters: ResultFilter = field(default_factory=ResultFilter)
-    """Of what a search found, for all but those that plan."""
+    """The filters of what a search found, for all agents but those that plan."""
     plan_tools: Tools | None = None
-    """For those that plan."""
+    """The tools that search plans name, for agents that plan."""
     pages: PageTools | None = None
-    """For those that open pages and find words in them."""
+    """The pages of agents that open pages and find words in them."""
     top_k: int = 5
-    """Passages of a search; in plans, of each node."""
+    """Number of passages that a search shows; in plans, that each node shows."""
     retriever: str = ""
-    """See `Provenance.retriever`."""
+    """Description of the back end, as `Provenance.retriever` has it."""
     searched: Mapping[str, object] = field(default_factory=dict)
-    """What it was opened from, by hashes; empty where that is not known."""
+    """What the environment was opened from, by hashes; empty where that is not known."""
     patience: SearchPatience | None = None
-    """With documents, graph and each node of a plan; None: each is asked once, and waited for."""
+    """How long documents, graph and each node of a plan are waited for and how often they are tried. None: each is
+    asked once, and waited for.
+    """
     failures: FailureCount = field(default_factory=FailureCount, compare=False, repr=False)
-    """Of searches that ended episodes."""
+    """The count of searches that failed and ended their episodes."""
 
     def check(self, grammar: Grammar) -> None:
-        """Raises `InvalidInput` when what agents of the protocol search is missing."""
+        """Check that all that agents of the protocol search is there. Raises `InvalidInput` when it is not."""
         if grammar.searches == "plan" and self.plan_tools is None:
             raise InvalidInput(
                 f"{grammar.name} runs plans over documents of several kinds; give --documents, or --retrieval web"
@@ -128,7 +132,7 @@ class Environment:
             raise InvalidInput(f"{grammar.name} searches a knowledge graph too; give --kg")
 
     def respond(self, grammar: Grammar, question: str, meter: Meter | None = None) -> Respond:
-        """The tools of an episode on a question. `meter` counts the calls of the filters."""
+        """Return the tools of an episode on a question. `meter` counts the calls of the filters."""
 
         async def respond(search: Search) -> Observation:
             match grammar.searches:
@@ -144,10 +148,11 @@ class Environment:
         return respond
 
     def respond_or_fail(self, grammar: Grammar, question: str) -> Respond:
-        """As `respond`, for trainings, which one search must not end: one that fails or hangs is tried again, and then
-        ends its episode (`Observation.failure`). Nodes of a plan fail each by themselves, the search when none is left.
+        """Return the tools of an episode as `respond` does, for trainings, which one failing search must not end.
 
-        Raises `InvalidInput` and `BudgetExceeded` as they come, and `RetrievalError` when search after search fails.
+        A search that fails or hangs is tried again, and then ends its episode (`Observation.failure`). The nodes of a
+        plan fail one by one, and the search fails when none of them is left. `InvalidInput` and `BudgetExceeded` are
+        raised at once, and `RetrievalError` when search after search fails.
         """
         respond = replace(self, patience=self.patience or SearchPatience()).respond(grammar, question)
 
@@ -180,7 +185,7 @@ class Environment:
         return await (self.patience.wait_for(ask) if self.patience else ask())
 
     async def search_graph(self, question: str, search: Search, meter: Meter | None = None) -> Observation:
-        """Ask graph and documents at once; `detail` is a `GraphFound`."""
+        """Ask graph and documents at once. The `detail` of the observation is a `GraphFound`."""
         assert self.documents is not None
         found, documents = await asyncio.gather(
             self._ask_graph(search), self._patient(self.documents).retrieve(search.query, self.top_k)
@@ -208,7 +213,7 @@ def _failure_of_all(found: Observation) -> str:
 
 
 def labels(triple: KgTriple) -> Labels:
-    """A triple without its ids."""
+    """Return a triple without its ids."""
     return Labels(triple.head_label, triple.relation_label, triple.tail_label)
 
 
@@ -224,12 +229,13 @@ def open_environment(
     top_k: int = 5,
     asker: Asker | None = None,
 ) -> Environment:
-    """What a protocol's agents search. `asker`: of a model, for an index whose searches ask one.
+    """Open what a protocol's agents search.
 
     `corpus`: an index, a file of passages, or documents; for agents that plan, documents with their kinds. The web and
-    servers look at none. `search`: None: as the index says. `kg`: a graph's folder, or a server's URL. Raises
-    `InvalidInput` for what is missing, a back end and a live tool's key too, and `RetrievalError` for a missing
-    package, model or index, and for a damaged graph.
+    search servers need none. `search`: how it is searched; None: as the index says. `kg`: a graph's folder, or a
+    server's URL. `asker`: opens the model of an index whose searches ask one. Raises `InvalidInput` for what is
+    missing, be it a back end or a live tool's key, and `RetrievalError` for a missing package, model or index, and for
+    a damaged graph.
     """
     search = search or EnvironmentConfig()
     is_graph = bool(kg) and grammar.searches == "graph"
@@ -298,12 +304,15 @@ def _open_graph(where: Path | str, config: KgToolConfig) -> KgTool | SearchClien
 
 
 def check_filters(search: EnvironmentConfig, is_graph: bool) -> None:
-    """Raises `InvalidInput` where filters ask a model that is not named."""
+    """Check that the model that filters ask is named. Raises `InvalidInput` when it is not."""
     named_model(search.kg_filter if is_graph else "none", search.document_filter, search.filter_model)
 
 
 def open_filters(search: EnvironmentConfig, is_graph: bool) -> ResultFilter:
-    """Those of what agents search, with a graph or without. Raises as `check_filters`, and as `open_filter`."""
+    """Open the filters of what agents search, with a graph or without one.
+
+    Raises as `check_filters` and `open_filter` do.
+    """
     return open_filter(search.kg_filter if is_graph else "none", search.document_filter, search.filter_model)
 
 
@@ -311,11 +320,11 @@ def open_filters(search: EnvironmentConfig, is_graph: bool) -> ResultFilter:
 
 
 def limit_observations(respond: Respond, grammar: Grammar, count: Callable[[str], int], limit: int) -> Respond:
-    """Tools whose results are at most `limit` tokens long: words at the end of each passage go first, triples next,
-    last the end of a message.
+    """Limit the results of tools to `limit` tokens.
 
-    Passages of a plan end where a sentence does: what is left of each stands for itself. A limit that not even an
-    empty result keeps is passed by an empty one.
+    Words at the end of each passage are cut first, then triples, and last the end of a message. A passage that a plan
+    found is cut at the end of a sentence, so that what is left stands for itself. When not even an empty result keeps
+    the limit, an empty one is returned all the same.
     """
 
     def largest(of_size: Callable[[int], Observation], most: int) -> Observation | None:

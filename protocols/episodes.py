@@ -17,39 +17,55 @@ from trailforge.protocols.turns import Observation, Search, Turn
 from trailforge.schemas import ContextOverflow, MalformedReply, Message, Passage
 
 StopReason = Literal["answered", "too_many_turns", "malformed", "too_long", "failed"]
-"""`answered`: the last turn answers. `too_many_turns`: the last one allowed searches, which is not executed.
-`malformed`: the last turn cannot be read. `too_long`: the episode has no room left, or its last turn was cut. `failed`:
-its last search did, by no fault of the agent's (`Observation.failure`)."""
+"""Why an episode ended.
+
+`answered`: the last turn answers. `too_many_turns`: the last turn that was allowed searches; the search is not
+executed. `malformed`: the last turn cannot be read. `too_long`: the episode has no room left, or its last turn was cut.
+`failed`: its last search failed, by no fault of the agent's (`Observation.failure`).
+"""
 
 Respond = Callable[[Search], Awaitable[Observation]]
-"""The tools. What they raise, `run_episode` raises; a failure that ends the episode alone is an `Observation.failure`,
-one that the agent should read an `Observation.message`."""
+"""The tools of an episode, as one function that answers a search.
+
+What it raises, `run_episode` raises. A failure that ends only the episode is an `Observation.failure`; one that the
+agent should read is an `Observation.message`.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeConfig:
-    """How an episode is sampled and where it ends. Defaults are DynaSearcher's (section 4.1) where it has any."""
+    """How an episode is sampled, and where it ends. Defaults are DynaSearcher's (section 4.1) where it has any."""
 
     sampling: Sampling = field(default_factory=lambda: Sampling(temperature=1.0, top_p=0.95, max_tokens=2048))
-    """Of one turn; its stop strings are the grammar's."""
+    """How one turn is sampled. The stop strings of the grammar are added."""
     thought_tokens: int = 0
-    """Room, beyond both limits of tokens, for what a reasoning model thinks before each turn; 0: it is none. Servers
-    look for stop strings in thoughts too, so such a model is sent none: its turn ends at the first closing tag outside
-    of its thoughts, and what it wrote behind that is not read."""
+    """Tokens that a reasoning model may think before each turn, beyond the two other limits of tokens; 0: it is no
+    reasoning model.
+
+    Servers look for stop strings in thoughts too, so such a model is sent none: its turn ends at the first closing tag
+    outside of its thoughts, and what it wrote after that is not read.
+    """
     max_turns: int = 10
-    """Of the agent. The last one can only answer."""
+    """Most turns of the agent. In the last one it can only answer."""
     max_tokens: int = 8192
-    """Of the whole episode after the question, results included, as the server counts; estimated where it does not.
-    A reasoning model's thoughts (`thought_tokens`) do not count."""
+    """Most tokens of the whole episode after the question, results included, as the server counts; estimated where it
+    does not.
+
+    A reasoning model's thoughts (`thought_tokens`) do not count.
+    """
     max_refusals: int = 0
-    """How many malformed turns are answered with what is wrong with them; at the next one the episode ends."""
+    """How many malformed turns are answered with what is wrong with them. The next one ends the episode."""
     style: Literal["chat", "completion"] = "chat"
-    """`chat`: every turn is a turn of the chat. `completion`: the episode is one text that the model goes on with."""
+    """How the model is asked. `chat`: every turn is a turn of the chat. `completion`: the episode is one text that the
+    model continues.
+    """
     result_role: Literal["user", "tool"] = "user"
-    """In which role a chat server gets the results. A `tool` turn answers a tool call, which is not made here, and chat
-    templates wrap it in tags of their own."""
+    """The role in which a chat server gets the results.
+
+    A `tool` turn answers a tool call, of which there is none here, and chat templates wrap it in tags of their own.
+    """
     template: str = "{{system}}\n\n{{user}}\n\n"
-    """What a completion begins with; a chat model's own marks can be put here."""
+    """The text with which a completion begins. A chat model's own marks can be put here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +73,11 @@ class EpisodeStep:
     """One turn of the agent and what came of it."""
 
     turn: Turn | None
-    """None when it cannot be read."""
+    """The agent's turn; None when it cannot be read."""
     problem: str
-    """Why not; empty when it can."""
+    """Why the turn cannot be read; empty when it can."""
     observation: Observation | None
-    """What the agent was given to read; None after an answer, and when the episode ended here."""
+    """What the agent was given to read after the turn; None after an answer, and when the episode ended here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,31 +87,31 @@ class EpisodeRun:
     question: str
     steps: tuple[EpisodeStep, ...]
     messages: tuple[Message, ...]
-    """From the system prompt on; an assistant turn has the agent's own words, mended or not."""
+    """The conversation from the system prompt on. An assistant turn has the agent's own words, mended or not."""
     stop: StopReason
     answer: str
-    """Empty unless answered."""
+    """The agent's answer; empty when it gave none."""
     tokens: int
-    """Length after the question, as `EpisodeConfig.max_tokens` counts it."""
+    """Tokens after the question, as `EpisodeConfig.max_tokens` counts them."""
     error: str = ""
-    """What failed."""
+    """What failed, for an episode that ended as `failed`; else empty."""
     prompt_tokens: int = 0
-    """Of all calls together, as the server counts; 0 where it does not."""
+    """Tokens of the prompts of all calls together, as the server counts; 0 where it does not."""
     completion_tokens: int = 0
 
     @property
     def searches(self) -> tuple[Search, ...]:
-        """Those that were executed."""
+        """The searches that were executed."""
         return tuple(step.turn.search for step in self.steps if step.turn and step.turn.search and step.observation)
 
     @property
     def num_searches(self) -> int:
-        """How many were executed."""
+        """Number of searches that were executed."""
         return len(self.searches)
 
     @property
     def passages(self) -> tuple[Passage, ...]:
-        """All that the agent was given, in that order."""
+        """All passages that the agent was given, in that order."""
         return tuple(passage for step in self.steps if step.observation for passage in step.observation.passages)
 
 
@@ -112,10 +128,11 @@ async def run_episode(
     sample: int = 0,
     priority: int = 0,
 ) -> EpisodeRun:
-    """Let the agent search until it answers, or may not go on. `sample` tells episodes on one question apart.
+    """Run an episode: let the agent search until it answers or may not go on.
 
-    Raises what client and tools raise. Only a context that overflows after the first turn is a way for an episode to
-    end (`too_long`): the question did fit.
+    `sample`: number that tells episodes on one question apart. Raises what the client and the tools raise. A prompt
+    that no longer fits the model's context ends the episode (`too_long`), unless it is the first: then the question did
+    not fit.
     """
     episode = _Episode(question, grammar, config)
     while (stop := episode.stop) is None:
@@ -250,24 +267,27 @@ class _Episode:
 
 
 def sampling_of_turn(sampling: Sampling, grammar: Grammar, thought_tokens: int) -> Sampling:
-    """How a turn is drawn: up to the grammar's stop strings, or of a reasoning model with room to think and without."""
+    """Return how a turn is sampled.
+
+    Generation stops at the grammar's stop strings. A reasoning model gets room to think, and no stop strings.
+    """
     if not thought_tokens:
         return replace(sampling, stop=grammar.stop)
     return replace(sampling, max_tokens=sampling.max_tokens + thought_tokens, stop=())
 
 
 def end_turn(reply: Reply, grammar: Grammar) -> Reply:
-    """The reply of a model that was sent no stop strings, up to where its turn ends, if it has come so far."""
+    """Cut the reply of a model that was sent no stop strings at the end of its turn, if it has come so far."""
     turn = grammar.up_to_end(reply.text)
     return reply if turn is None else replace(reply, text=turn, finish_reason="stop")
 
 
 def turn_text(reply: Reply) -> str:
-    """An agent's turn as the model wrote it.
+    """Return an agent's turn as the model wrote it.
 
     Thoughts that a server delivers apart are the protocol's thought: they go back between the tags that the server took
-    off, without a change. A thought that nothing follows was not closed. They stay apart where the text has a thought
-    of its own: then they are a reasoning model's, made before it took its turn.
+    off, unchanged. A thought that nothing follows was not closed. They stay apart where the text has a thought of its
+    own, since then they are what a reasoning model thought before it took its turn.
     """
     if not reply.reasoning or "<think>" in tags_in(reply.text):
         return reply.text

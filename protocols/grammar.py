@@ -28,7 +28,7 @@ from trailforge.rewards.r_search import TOOLS, format_reward
 from trailforge.schemas import MalformedReply, Message, Role
 
 Searched = Literal["documents", "graph", "plan"]
-"""What a search asks: documents; documents and a knowledge graph; documents of several kinds, by a plan."""
+"""What a search asks: documents; documents and a knowledge graph; or, by a plan, documents of several kinds."""
 FormatRule = Literal["whole", "per_turn", "sections"]
 """What the format reward pays. `whole`: 1 for a flawless conversation, else 0. `per_turn`: 0.5 for each flawless turn.
 `sections`: 1 where think, search, result and answer each stand exactly once, in order (R-Search, eq. 1)."""
@@ -39,10 +39,10 @@ _SURPLUS: list[Repair] = ["surplus_thought"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grammar:
-    """How one protocol writes turns."""
+    """The grammar of one protocol: how it writes turns."""
 
     name: str
-    """As it stands in a row's `protocol`."""
+    """Name of the protocol, as a row's `protocol` gives it."""
     system_prompt: str
     user_suffix: str
     searches: Searched
@@ -53,36 +53,39 @@ class Grammar:
     search_tag: str
     result_tag: str
     read_search: Callable[[str], tuple[Search, Sequence[Repair]]]
-    """What stands between the search tags, trimmed and never empty. Raises `MalformedReply`."""
+    """Reads the search that stands between the search tags, trimmed and never empty. Raises `MalformedReply`."""
     write_search: Callable[[Search], str]
-    """The reverse."""
+    """Writes a search as text, from which `read_search` reads it again."""
     read_answer: Callable[[str], tuple[str, Sequence[Repair]]]
-    """The same for the answer tags."""
+    """Reads the answer that stands between the answer tags. Raises `MalformedReply`."""
     write_answer: Callable[[str], str]
     write_result: Callable[[Observation], str]
-    """What stands between the result tags. Retrieved text has passed `protocols.base.one_line`."""
+    """Writes what stands between the result tags. Retrieved text has passed `protocols.base.one_line`."""
     read_passages: Callable[[str], list[tuple[str, str]]]
-    """Title and text of each passage that `write_result` wrote."""
+    """Reads the title and text of each passage that `write_result` wrote."""
     format_rule: FormatRule = "whole"
     joint: str = "\n"
-    """What stands between a thought and the search or answer."""
+    """The text between a thought and the search or answer after it."""
     answer_has_thought: bool = True
     num_searches: int | None = None
-    """How many a whole episode has; None: any number."""
+    """Number of searches that a whole episode has; None: any number."""
     suffix_own_line: bool = False
-    """Whether the suffix stands below a question of several lines, as one with options is."""
+    """Whether the suffix stands on its own line after a question of several lines, such as one with options."""
     plan_problems: Callable[[str, Collection[str]], Sequence[str]] | None = None
-    """What is wrong with a search plan, by the tools that it may name; None where searches are no plans."""
+    """Says what is wrong with a search plan, given the tools that it may name; None where searches are no plans."""
 
     @property
     def stop(self) -> tuple[str, str]:
-        """Where generation of an assistant turn ends."""
+        """The strings at which generation of an assistant turn ends."""
         return f"</{self.search_tag}>", "</answer>"
 
     # Assistant turns
 
     def render_turn(self, turn: Turn) -> str:
-        """An assistant turn as text. `parse_turn` makes the same parts of it, mending nothing but a missing thought."""
+        """Write an assistant turn as text.
+
+        `parse_turn` reads the same parts from it, mending nothing but a missing thought.
+        """
         if turn.search is not None:
             action = f"<{self.search_tag}>{self.write_search(turn.search)}</{self.search_tag}>"
         else:
@@ -125,17 +128,18 @@ class Grammar:
         return Turn(thought=thought, search=search, answer=answer, repairs=tuple(dict.fromkeys([*repairs, *mended])))
 
     def missing_end(self, text: str) -> str:
-        """The closing tag of the search or answer that the text ends in; empty when it does not end in one.
+        """Return the closing tag of the search or answer whose content ends the text; empty when there is none.
 
-        Servers cut the stop string off, so this is what a model wrote last when it stopped there.
+        Servers cut the stop string off, so a model that stopped there wrote this tag last.
         """
         last = (tags_in(text) or [""])[-1]
         return next((f"</{tag}>" for tag in self._actions if last == f"<{tag}>"), "")
 
     def up_to_end(self, text: str) -> str | None:
-        """The turn that a text begins with: up to its first closing tag of a search or answer outside of its thought.
+        """Return the turn with which a text begins: up to its first closing tag of a search or answer outside of its
+        thought.
 
-        None when there is no such tag: whatever the text holds is the turn, ended or not.
+        None when there is no such tag: then the whole text is the turn, ended or not.
         """
         tags = list(tag_pattern(("think", *self._actions)).finditer(text))
         thoughts = [tag for tag in tags if tag[2].lower() == "think"]
@@ -148,7 +152,7 @@ class Grammar:
         return None
 
     def final_answer(self, text: str) -> str:
-        """What the last closed answer of a text says, in whatever else it may stand; empty when there is none."""
+        """Return the last closed answer of a text, wherever it stands; empty when there is none."""
         found = contents_of("answer", text)
         try:
             return self.read_answer(found[-1])[0] if found else ""
@@ -200,42 +204,43 @@ class Grammar:
     # Other turns
 
     def opening(self, question: str) -> tuple[Message, Message]:
-        """The conversation before the agent's first turn."""
+        """Write the conversation before the agent's first turn."""
         return (
             Message(role="system", content=self.system_prompt, train=False),
             Message(role="user", content=self.user_turn(question), train=False),
         )
 
     def user_turn(self, question: str) -> str:
-        """The question and how to answer it."""
+        """Write the turn with the question and how to answer it."""
         if self.suffix_own_line and self.user_suffix and "\n" in question:
             return f"{question}\n{self.user_suffix.lstrip()}"
         return question + self.user_suffix
 
     def question_of(self, user: str) -> str:
-        """The question of a `user_turn`; other text as it stands."""
+        """Return the question of a `user_turn`. Other text is returned as it is."""
         suffix = self.user_suffix.strip()
         return user.removesuffix(suffix).rstrip() if suffix else user
 
     def render_result(self, observation: Observation) -> str:
-        """A tool turn; nothing in it can pose as a tag."""
+        """Write a tool turn. Nothing in it can pose as a tag."""
         lines = [one_line(observation.message)] if observation.message.strip() else []
         if observation.passages or observation.triples or observation.nodes or not lines:
             lines.append(self.write_result(observation))
         return "\n".join([f"<{self.result_tag}>", *lines, f"</{self.result_tag}>"])
 
     def result_segment(self, result: str) -> str:
-        """What stands between two turns of the agent, where an episode is one text."""
+        """Write what stands between two turns of the agent where an episode is one text."""
         return f"\n{result}\n"
 
     def refusal(self, problem: str) -> Observation:
-        """What an agent is told whose turn was malformed."""
+        """Write what an agent is told when its turn was malformed."""
         return Observation(message=f"That turn could not be used: {problem}. Try again in the form that was asked for.")
 
     # Rules and reward
 
     def validate(self, messages: Sequence[Message], *, strict: bool = False) -> list[str]:
-        """Every rule that a finished conversation breaks, one line each, as `message 2: …`; empty when well-formed.
+        """Return every rule that a finished conversation breaks, one line each, as `message 2: …`; empty when
+        well-formed.
 
         A turn that can be mended breaks none, unless `strict`.
         """
@@ -255,7 +260,7 @@ class Grammar:
         return problems
 
     def read_turn(self, message: Message) -> Turn | None:
-        """The agent's turn in a conversation, its slips mended; None where it cannot be read or was cut.
+        """Read the agent's turn in a conversation, with its slips mended; None where it cannot be read or was cut.
 
         The tag at which generation stopped has to stand in the turn.
         """
@@ -265,9 +270,10 @@ class Grammar:
         return turn if isinstance(turn, Turn) else None
 
     def answer_of(self, messages: Sequence[Message]) -> str:
-        """What the agent answers in the end; empty where it does not, or where the loop could not read it.
+        """Return what the agent answers in the end; empty where it does not, or where the loop could not read the
+        answer.
 
-        A reward that pays sections apart takes the last answer section, in whatever it may stand.
+        A reward that pays sections apart takes the last answer section, wherever it stands.
         """
         if self.format_rule == "sections":
             return self.final_answer(_agent_and_tools(messages))
@@ -275,13 +281,13 @@ class Grammar:
         return (turn.answer if turn else None) or ""
 
     def is_well_formed(self, messages: Sequence[Message]) -> bool:
-        """Is the conversation as the reward's format asks, without any mending?"""
+        """Say whether the conversation has the form that the reward asks for, without any mending."""
         if self.format_rule == "sections":
             return format_reward(tags_in(_agent_and_tools(messages))) == 1.0
         return not self.validate(messages, strict=True)
 
     def format_reward(self, messages: Sequence[Message]) -> float:
-        """Is the conversation as the system prompt asks? In [0, 1], by `format_rule`."""
+        """Score in [0, 1] how far the conversation has the form that the system prompt asks for, by `format_rule`."""
         if self.format_rule == "per_turn":
             return per_turn_format_reward(self.well_formed_turns(messages))
         return float(self.is_well_formed(messages))
@@ -289,9 +295,10 @@ class Grammar:
     def plan_reward(
         self, messages: Sequence[Message], tools: Collection[str] = TOOLS, *, strict: bool = False
     ) -> float | None:
-        """1.0 if the first search plan, the one that is run, breaks no rule, else 0.0; None in protocols without plans.
+        """Score the first search plan, which is the one that is run: 1.0 if it breaks no rule, else 0.0.
 
-        Whatever the turn around it is like: the format is paid apart. `strict`: nor needs the plan any mending.
+        None in protocols without plans. The rest of the turn does not matter, since the format is paid apart. `strict`:
+        a plan that needs mending scores 0.0 too.
         """
         if self.plan_problems is None:
             return None
@@ -300,7 +307,7 @@ class Grammar:
         return float(is_sound and not (strict and self.read_search(plans[0])[1]))
 
     def well_formed_turns(self, messages: Sequence[Message]) -> list[bool]:
-        """For each assistant turn: is it flawless, and in its place?"""
+        """Say for each assistant turn whether it is flawless and in its place."""
         last = len(messages) - 1
         return [
             not list(self._message_problems(message, number, last, strict=True))

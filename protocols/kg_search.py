@@ -29,11 +29,11 @@ from trailforge.protocols.turns import Observation, Search
 from trailforge.schemas import MalformedReply
 
 MAX_TURNS = 10
-"""Of an episode, as long as nobody says otherwise."""
+"""Most turns of an episode, unless another number is given."""
 
 
 def system_prompt(max_turns: int = MAX_TURNS) -> str:
-    """The rules, with how many turns an agent has."""
+    """Write the rules, with the number of turns that an agent has."""
     return (
         "You answer questions step by step with the help of two tools: a search over documents, and a knowledge graph "
         "of entities and the relations between them. "
@@ -71,14 +71,14 @@ _BOX = "\\boxed{"
 
 
 def write_search(search: Search) -> str:
-    """The request as JSON. A `<` is escaped where it would make a tag, which is the same text to who reads JSON."""
+    """Write the request as JSON. A `<` is escaped where it would make a tag, which a JSON reader undoes."""
     fields = {"query": search.query, "entity": list(search.entities), "relation": list(search.relations)}
     text = json.dumps(fields, ensure_ascii=False)
     return text.replace("<", "\\u003c") if tags_in(text) else text
 
 
 def read_search(body: str) -> tuple[Search, Sequence[Repair]]:
-    """The request that an agent wrote. Text without JSON is a query for documents alone."""
+    """Read the request that an agent wrote. Text without JSON is a query for documents alone."""
     if not body.startswith(("{", "[", "`")) and "{" not in body:
         return Search(query=body), ["plain_text"]
     found, repairs = read_object(body)
@@ -125,7 +125,7 @@ def _list(value: Value) -> tuple[tuple[str, ...], list[Repair]]:
 
 
 def write_answer(answer: str) -> str:
-    """The answer in its box. Raises `ValueError` for braces that do not match: no box can hold them."""
+    """Write the answer in its box. Raises `ValueError` for braces that do not match, which no box can hold."""
     boxed = f"{_BOX}{answer}}}"
     if _box_end(boxed, len(_BOX)) != len(boxed) - 1:
         raise ValueError(f"an answer whose braces do not match cannot be boxed: {answer!r}")
@@ -133,7 +133,10 @@ def write_answer(answer: str) -> str:
 
 
 def read_answer(body: str) -> tuple[str, Sequence[Repair]]:
-    """What the box holds; without one, all of it. Of several boxes all have to hold the same."""
+    """Read the answer from its box; without a box, all of the text is the answer.
+
+    Several boxes all have to hold the same.
+    """
     repairs: list[Repair] = []
     ends = [(start, _box_end(body, start)) for start in _box_starts(body)]
     answers = [body[start:end].strip() for start, end in ends] or [body.strip()]
@@ -168,7 +171,7 @@ def _box_end(text: str, start: int) -> int:
 
 
 def write_result(observation: Observation) -> str:
-    """Documents and triples, each kind under its heading."""
+    """Write documents and triples, each kind under its heading."""
     documents = passage_lines(observation.passages)
     triples = [
         f"{n}. ({one_line(t.head)} | {one_line(t.relation)} | {one_line(t.tail)})"
@@ -182,7 +185,7 @@ def write_result(observation: Observation) -> str:
 
 
 def read_passages(result: str) -> list[tuple[str, str]]:
-    """Title and text of each document that `write_result` wrote."""
+    """Read the title and text of each document that `write_result` wrote."""
     return passages_of_result(result.partition("\nTriples:\n")[0])
 
 
@@ -205,5 +208,5 @@ KG_SEARCH = Grammar(
 
 
 def with_turns(max_turns: int) -> Grammar:
-    """The protocol, as it is told to agents that have so many turns."""
+    """Return the protocol for agents that are told that they have so many turns."""
     return replace(KG_SEARCH, system_prompt=system_prompt(max_turns))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # all data sets name a protocol, and what is searched takes a
     from trailforge.retrieval import Retriever
 
 TOP_K = 2
-"""Passages per node (section 4.1)."""
+"""Number of passages that each node of a plan is given (section 4.1)."""
 
 _NODES_HEADING = re.compile(r"nodes ?:(?P<rest>.*)", re.IGNORECASE)
 _EDGES_HEADING = re.compile(r"edges ?:(?P<rest>.*)", re.IGNORECASE)
@@ -62,13 +62,16 @@ _SKIPPED: frozenset[PlanProblemKind] = frozenset({"missing_query", "missing_tool
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """Searches and the order among them."""
+    """A search plan: searches, and the order among them."""
 
     nodes: tuple[PlanNode, ...]
     edges: tuple[PlanEdge, ...]
 
     def to_networkx(self) -> nx.DiGraph:
-        """The nodes by id, with `query` and `tool`; an edge leads to what is searched later."""
+        """Return the plan as a graph: the nodes by id, with `query` and `tool`.
+
+        An edge leads to the search that comes later.
+        """
         import networkx as nx
 
         graph = nx.DiGraph()
@@ -84,16 +87,20 @@ class NodeResult:
     node: PlanNode
     status: SearchStatus
     passages: tuple[Passage, ...] = ()
-    """Best first; none unless found, where there may be none either."""
+    """The passages found, best first. A node that was skipped or failed has none, and one that found nothing has none
+    either.
+    """
     detail: str = ""
-    """Why it was skipped or failed. A failed tool's own words, which may quote its URL: for logs, not for rows."""
+    """Why the node was skipped or failed. A failed tool's own words may quote its URL, so they are for logs, not for
+    rows.
+    """
 
 
 # Text
 
 
 def render(plan: SearchPlan) -> str:
-    """The plan as text. A valid plan whose texts are single lines is what `parse` makes of it again."""
+    """Write the plan as text. `parse` reads the same plan from it when it is valid and its texts are single lines."""
     nodes = [f"{node.node_id}: {node.query} ({node.tool})" for node in plan.nodes]
     edges = "; ".join(f"{edge.src} -> {edge.dst}" for edge in plan.edges)
     return "\n".join(["Nodes:", *nodes, "Edges:", *([edges] if edges else [])])
@@ -111,18 +118,20 @@ def parse(text: str) -> SearchPlan:
 
 
 def find_repairs(text: str) -> tuple[Repair, ...]:
-    """What `parse` mends in a plan, each kind once; none where it cannot be read."""
+    """Find what `parse` mends in a plan, each kind once; none where the plan cannot be read."""
     reader = _read(text)
     return () if reader.problems else tuple(reader.repairs)
 
 
 def validate(plan: SearchPlan, *, tools: Collection[str] = TOOLS) -> list[PlanProblem]:
-    """Every rule that the plan breaks; empty when it is valid."""
+    """Return every rule that the plan breaks; empty when it is valid."""
     return dag_problems(plan.nodes, plan.edges, tools=tools)
 
 
 def find_problems(text: str, *, tools: Collection[str] = TOOLS) -> list[PlanProblem]:
-    """All that is wrong with a plan's text: its unreadable lines or, when all can be read, the rules it breaks."""
+    """Return all that is wrong with a plan's text: its unreadable lines or, when all can be read, the rules that it
+    breaks.
+    """
     reader = _read(text)
     return reader.problems or validate(reader.plan, tools=tools)
 
@@ -300,9 +309,9 @@ def _edges_of(item: str) -> _MendedEdges | None:
 
 
 def levels(plan: SearchPlan) -> list[tuple[PlanNode, ...]]:
-    """The nodes in topological order: a level needs earlier levels only. Within a level they stand as in the plan.
+    """Sort the nodes into levels, each of which needs earlier levels only. Within a level they keep the plan's order.
 
-    Raises `MalformedReply` when edges leave no such order.
+    Raises `MalformedReply` when the edges allow no such order.
     """
     _refuse([problem for problem in validate(plan) if problem.kind in _UNORDERED])
     import networkx as nx
@@ -312,10 +321,11 @@ def levels(plan: SearchPlan) -> list[tuple[PlanNode, ...]]:
 
 
 async def execute(plan: SearchPlan, tools: Mapping[str, Retriever], top_k: int = TOP_K) -> list[NodeResult]:
-    """Run the plan, each node as soon as those before it are done; results in the order of `levels`.
+    """Run the plan, each node as soon as those before it are done. Results come in the order of `levels`.
 
-    `tools` are found by name without case. A node without query or known tool is skipped, a tool that raises fails its
-    node alone. Raises `MalformedReply` for a plan that breaks any other rule: nothing of it is run.
+    `tools` are found by name, whatever the case. A node without a query or a known tool is skipped, and a tool that
+    raises fails its node alone. Raises `MalformedReply` for a plan that breaks any other rule: then nothing of it is
+    run.
     """
     by_name = {name.casefold(): tool for name, tool in tools.items()}
     problems = validate(plan, tools=tools)
@@ -338,12 +348,15 @@ async def execute(plan: SearchPlan, tools: Mapping[str, Retriever], top_k: int =
 
 
 def render_results(results: Sequence[NodeResult]) -> str:
-    """The results as the model reads them, in the given order; retrieved text as single lines with its tags escaped."""
+    """Write the results as the model reads them, in the given order.
+
+    Retrieved text stands on single lines, with its tags escaped.
+    """
     return "\n".join(line for result in results for line in _result_lines(result))
 
 
 def read_passages(result: str) -> list[tuple[str, str]]:
-    """Title and text of each passage that `render_results` wrote, tags in them plain again."""
+    """Read the title and text of each passage that `render_results` wrote, with tags in them plain again."""
     lines = [*result.split("\n"), ""]
     titles = ((n, line.removeprefix("Title: ")) for n, line in enumerate(lines) if line.startswith("Title: "))
     return [(unescape(title), unescape(lines[n + 1].removeprefix("Abstract: "))) for n, title in titles]

@@ -42,11 +42,11 @@ HOLDINGS = {
     "Academic": "abstracts of research papers",
     "General": "all of these and everything else",
 }
-"""What each tool holds, unless a corpus is known better."""
+"""What each tool holds, unless the corpus in use says otherwise."""
 
 
 def system_prompt(top_k: int = TOP_K, holdings: Mapping[str, str] = HOLDINGS) -> str:
-    """The rules, and how plans are run: with so many passages a search, by tools that hold this."""
+    """Write the rules, and how plans are run: the number of passages of each search, and what each tool holds."""
     held = "; ".join(f"{tool} holds {what}" for tool, what in holdings.items())
     return (
         "You answer questions with one round of searches that you plan yourself. "
@@ -72,22 +72,25 @@ SYSTEM_PROMPT = system_prompt()
 
 
 def read_search(body: str) -> tuple[Search, Sequence[Repair]]:
-    """The plan as it was written, and what is mended where it is run. One that cannot be read is answered with why."""
+    """Read the plan as it was written, and what is mended when it is run.
+
+    A plan that cannot be read is answered with the reason.
+    """
     return Search(query=body), find_repairs(body)
 
 
 def write_search(search: Search) -> str:
-    """The plan, on lines of its own."""
+    """Write the plan on lines of its own."""
     return f"\n{search.query}\n"
 
 
 def write_result(observation: Observation) -> str:
-    """What each node of the plan found."""
+    """Write what each node of the plan found."""
     return render_results(observation.nodes)
 
 
 def plan_problems(text: str, tools: Collection[str] = TOOLS) -> list[str]:
-    """All that is wrong with a plan, one line each; empty when it is valid, mended or not."""
+    """Return all that is wrong with a plan, one line each; empty when it is valid, mended or not."""
     return [problem.message for problem in find_problems(text, tools=tools)]
 
 
@@ -116,14 +119,15 @@ R_SEARCH = Grammar(
 
 
 def search_of(plan: SearchPlan) -> Search:
-    """What an agent asks that has this plan."""
+    """Return the search by which an agent asks for this plan."""
     return Search(query=render(plan))
 
 
 def read_plan(turn: str) -> tuple[str, SearchPlan] | None:
-    """Thought and plan of a turn that searches; None unless it is flawless, its plan too, be that valid or not.
+    """Read thought and plan from a turn that searches.
 
-    Rows teach the form that the prompt asks for: a turn that needs mending makes none.
+    None unless the turn is flawless, plan included; the plan need not be valid. Rows teach the form that the prompt
+    asks for, so a turn that needs mending makes none.
     """
     try:
         read = R_SEARCH.parse_turn(turn, strict=True)
@@ -133,7 +137,7 @@ def read_plan(turn: str) -> tuple[str, SearchPlan] | None:
 
 
 async def run_plan(plan: SearchPlan | str, tools: Mapping[str, Retriever], top_k: int = TOP_K) -> Observation:
-    """What a plan's searches found, or why it was not run."""
+    """Run a plan and return what its searches found, or why it was not run."""
     try:
         nodes = await execute(parse(plan) if isinstance(plan, str) else plan, tools, top_k)
     except MalformedReply as error:

@@ -1,4 +1,4 @@
-"""The JSON object that a model wrote, read with its usual slips mended.
+"""A reader of the JSON object that a model wrote, which mends its usual slips.
 
 A mend moves brackets, commas and quotes, never words: every text of the result stands in the input. What cannot be
 mended so is refused.
@@ -47,12 +47,15 @@ Repair = Literal[
     "edge_chain",
     "edge_list",
 ]
-"""Everything that is mended in an assistant turn. The first eight concern its tags (`protocols.grammar`), the next
-eight its JSON (this file), the next what the JSON or the answer holds (`protocols.kg_search`), the last eight a search
-plan (`protocols.nl_dag`), which may have a code fence, too."""
+"""Every kind of slip that is mended in an assistant turn.
+
+The first eight concern its tags (`protocols.grammar`), the next eight its JSON (this file), the next what the JSON or
+the answer holds (`protocols.kg_search`), the last eight a search plan (`protocols.nl_dag`), which may have a code
+fence, too.
+"""
 
 Value = str | list[str] | None
-"""What a key may hold: text, a list of texts, nothing. A number is read as its text."""
+"""The value of a key: a text, a list of texts, or nothing. A number is read as its text."""
 
 _FENCE = re.compile(r"```\w* (?:```)?")
 _OPENING = "\"'“‘"
@@ -69,7 +72,10 @@ _AFTER_ITEM = re.compile(rf"\s*+(?:[\]}}]|,\s*+(?:[\]{_OPENING}\d]|null\b|None\b
 
 
 def read_object(text: str) -> tuple[dict[str, Value], list[Repair]]:
-    """The object in a text, and what was mended. Raises `MalformedReply` when there is not one that can be read."""
+    """Read the one JSON object in a text, and list what was mended.
+
+    Raises `MalformedReply` when no one object can be read.
+    """
     start = text.find("{")
     if start < 0:
         raise MalformedReply("expected a JSON object, found no `{`")

@@ -1,4 +1,4 @@
-"""Which of what a search found an agent reads (DynaSearcher, section 4.3.3): the filters of triples and documents.
+"""Filters that choose which triples and documents of a search's results an agent reads (DynaSearcher, section 4.3.3).
 
 They are part of the tool, so that generation, evaluation and training show an agent the same.
 """
@@ -28,18 +28,22 @@ from trailforge.rewards import mentions
 from trailforge.schemas import InvalidInput, KgTriple, Passage, ServerUnavailable
 
 KgFilter = Literal["model", "asked", "first", "none"]
-"""Which of the triples that the graph offers an agent reads. `model`: the paper's, which keeps up to five. `asked`: up
-to five of an entity that was matched surely, by the relation that is asked for or to another name in the query.
-`first`: the best five. `none`: all that are offered."""
+"""The rule that chooses which triples of the graph an agent reads.
+
+`model`: the paper's rule, by which a model keeps up to five. `asked`: up to five triples of an entity that was matched
+surely, with the relation that is asked for or leading to another name in the query. `first`: the best five. `none`: all
+that are offered.
+"""
 
 SURE = 0.9
-"""Score from which a name is taken for an entity: "Roman Polansky" is Roman Polanski, "George VI" not George II."""
+"""Score from which a name is taken for an entity: "Roman Polansky" is Roman Polanski, but "George VI" is not George II.
+"""
 
 
 UNASKED = MAX_KEPT
-"""So many triples are kept without asking a model: there is nothing to choose."""
+"""Number of triples that are kept without asking a model, since there is nothing to choose."""
 DocumentFilter = Literal["model", "none"]
-"""Which of the documents that a search found an agent reads. `model`: those that a model says help. `none`: all."""
+"""The rule that chooses which documents an agent reads. `model`: those that a model says help. `none`: all."""
 
 _PROMPTS = Prompts("trailforge.protocols")
 PROMPT = "keep_documents"
@@ -49,7 +53,7 @@ SCHEMA: dict[str, Any] = {
     "required": ["keep"],
     "additionalProperties": False,
 }
-"""Of the reply: numbers of documents, from 1; see `retrieval.kg.tool.SCHEMA`."""
+"""JSON schema of the model's reply: the numbers of documents, from 1, as in `retrieval.kg.tool.SCHEMA`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +61,14 @@ class ResultFilter:
     """Chooses what an agent reads of what a search found."""
 
     rule: KgFilter = "first"
-    """Of triples."""
+    """The rule for triples."""
     documents: DocumentFilter = "none"
     client: Client | None = None
-    """Asked by the rules `model`, as is the next."""
+    """The client of the model that the rules `model` ask; None where no rule asks one."""
     model: str = ""
     seed: int = 0
     max_tokens: int = 2048
-    """Room for a reasoning model's thoughts."""
+    """Most tokens of the model's reply, with room for a reasoning model's thoughts."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` where a model is to choose and there is none."""
@@ -74,7 +78,7 @@ class ResultFilter:
     async def keep(
         self, question: str, search: Search, found: KgResult, meter: Meter | None = None
     ) -> tuple[KgTriple, ...]:
-        """Those triples of `found` that are kept; no more than may be kept are kept unasked.
+        """Choose the triples of `found` that are kept. When there are no more than may be kept, no model is asked.
 
         Raises what the client raises.
         """
@@ -104,7 +108,7 @@ class ResultFilter:
     async def keep_documents(
         self, question: str, search: Search, found: Sequence[Passage], meter: Meter | None = None
     ) -> tuple[Passage, ...]:
-        """Those documents that are kept, in the order they were found. Raises what the client raises."""
+        """Choose the documents that are kept, in the order they were found. Raises what the client raises."""
         if self.documents == "none" or not found:
             return tuple(found)
         assert self.client is not None
@@ -125,7 +129,10 @@ _MENDS = "(--filter-model URL#MODEL, `filter_model` of presets), or say --kg-fil
 
 
 def named_model(rule: KgFilter, documents: DocumentFilter, served: ServedModel | None) -> ServedModel | None:
-    """The model that filters ask; None where none does. Raises `InvalidInput` where it is not named."""
+    """Return the model that filters ask; None where none does.
+
+    Raises `InvalidInput` when it is needed and not named.
+    """
     if "model" not in (rule, documents):
         return None
     if served is None:
@@ -134,9 +141,10 @@ def named_model(rule: KgFilter, documents: DocumentFilter, served: ServedModel |
 
 
 def open_filter(rule: KgFilter, documents: DocumentFilter, served: ServedModel | None) -> ResultFilter:
-    """A filter whose model has to answer now. Trainers ask from several threads and loops, so it is asked at a desk.
+    """Open a filter, and check that its model answers.
 
-    Raises as `named_model`, and `ServerUnavailable` for a model that is not there.
+    Trainers ask from several threads and event loops, so the model is asked at a desk. Raises as `named_model` does,
+    and `ServerUnavailable` for a model that cannot be reached.
     """
     served = named_model(rule, documents, served)
     if served is None:
@@ -151,12 +159,14 @@ def open_filter(rule: KgFilter, documents: DocumentFilter, served: ServedModel |
 
 
 def filter_prompts() -> str:
-    """The texts by which models choose."""
+    """Return the prompts by which models choose."""
     return f"{filter_template()}{_PROMPTS.text(PROMPT)}"
 
 
 def asked_for(query: str, found: KgResult) -> tuple[KgTriple, ...]:
-    """Up to five triples of surely matched entities, by a relation asked for or to what the query names too."""
+    """Choose up to five triples of surely matched entities, with a relation that is asked for or leading to another
+    name in the query.
+    """
     sure = {match.entity_id for one in found.entities for match in one.matches[:1] if match.score >= SURE}
     relations = {match.relation_id for one in found.relations for match in one.matches[:1]}
     kept = []

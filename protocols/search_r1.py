@@ -19,11 +19,11 @@ from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.turns import Observation, read_plain_answer, read_plain_search, write_plain_search
 
 MAX_SEARCHES = 5
-"""Of an episode, as long as nobody says otherwise: RAGSearch's (appendix B)."""
+"""Most searches of an episode, unless another number is given: RAGSearch's (appendix B)."""
 
 
 def system_prompt(max_searches: int = MAX_SEARCHES) -> str:
-    """The rules, with how many searches an agent has."""
+    """Write the rules, with the number of searches that an agent has."""
     times = "once" if max_searches == 1 else f"{max_searches} times"
     return (
         "You answer a question with the help of a search engine. "
@@ -47,14 +47,14 @@ _LINE = re.compile(r"Doc \d+\(Title: ")
 
 
 def write_result(observation: Observation) -> str:
-    """A line `Doc 1(Title: …) text` for each passage, as the published rollouts show them."""
+    """Write one line, `Doc 1(Title: …) text`, for each passage, as the published rollouts show them."""
     passages = enumerate(observation.passages, start=1)
     lines = [f"Doc {n}(Title: {one_line(p.title)}) {one_line(p.text)}" for n, p in passages]
     return "\n".join(lines or [NOTHING_FOUND])
 
 
 def read_passages(result: str) -> list[tuple[str, str]]:
-    """Title and text of each passage that `write_result` wrote."""
+    """Read the title and text of each passage that `write_result` wrote."""
     return passages_of_lines(result, _LINE)
 
 
@@ -77,5 +77,5 @@ SEARCH_R1 = Grammar(
 
 
 def with_searches(max_searches: int) -> Grammar:
-    """The protocol, as it is told to agents that have so many searches."""
+    """Return the protocol for agents that are told that they have so many searches."""
     return replace(SEARCH_R1, system_prompt=system_prompt(max_searches))

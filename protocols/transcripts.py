@@ -1,4 +1,4 @@
-"""Transcripts of every protocol, as messages or as one text, read into what rewards see of them.
+"""A reader of transcripts of every protocol, as messages or as one text, into what rewards see of them.
 
 Only what the agent wrote is parsed. Tool turns are looked at for their passages and for nothing else, so nothing that
 poses as an agent's turn in a retrieved text can earn or cost a reward. Turns are read as the loop of
@@ -32,31 +32,31 @@ class Spoken(Protocol):
 
     @property
     def role(self) -> str:
-        """Who speaks: `assistant` is the agent."""
+        """The role that speaks: `assistant` is the agent."""
         ...
 
     @property
     def content(self) -> str:
-        """What is said."""
+        """The text of the message."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToScore:
-    """An episode, and what is known of it."""
+    """An episode to be scored, and what is already known of it."""
 
     messages: Sequence[Spoken]
-    """With or without the turns before the agent's first."""
+    """The conversation, with or without the turns before the agent's first."""
     truth: GroundTruth
     question: str | None = None
-    """For a judge; None: what the turns before the agent's first ask."""
+    """The question, for a judge; None: it is read from the turns before the agent's first."""
     tokens: int | None = None
-    """Of everything after the prompt."""
+    """Tokens of everything after the prompt; None where they are not known."""
     retrieved_titles: Sequence[str] | None = None
     judge: float | None = None
-    """A judge's score that is known already."""
+    """A judge's score that is already known; else None."""
     nearest: Sequence[float | None] | None = None
-    """How near the passages come to each supporting document, where that is known already."""
+    """How near the passages come to each supporting document, where that is already known; else None."""
 
 
 def make_truth(
@@ -70,7 +70,7 @@ def make_truth(
     support_texts: tuple[str, ...] = (),
     allowed_tools: tuple[str, ...] = (),
 ) -> GroundTruth:
-    """What rewards know of a question, as far as it is known. `golds`: the gold answer, then its aliases."""
+    """Put together what is known of a question for rewards. `golds`: the gold answer, then its aliases."""
     return GroundTruth(
         target=make_target(golds, reward_preset(grammar_of(protocol).reward)),
         answer_kind="options" if correct_options else "text",
@@ -89,9 +89,10 @@ def make_truth(
 
 
 def find_right_by(answer: str, truth: GroundTruth, otherwise: RightBy = "judge") -> RightBy:
-    """What finds the final answer of a row that filters kept right: first the reward of its protocol, then the matcher.
+    """Name what finds a final answer right, in a row that filters kept: first the reward of its protocol, then the
+    matcher.
 
-    `otherwise`: what did where neither does.
+    `otherwise`: what found it right where neither of them does.
     """
     if measure_answer(answer, truth, reward_preset(grammar_of(truth.protocol).reward).constants) >= 1.0:
         return "target"
@@ -108,11 +109,11 @@ def read_transcript(
     retrieved_titles: Sequence[str] | None = None,
     tools: Collection[str] = TOOLS,
 ) -> Episode:
-    """What rewards see of a conversation, with or without the turns before the agent's first.
+    """Read what rewards see of a conversation, with or without the turns before the agent's first.
 
-    Whoever but the agent speaks after that, in whatever role, is a tool. `retrieved_titles`: of the passages found, by
-    who knows them; None reads them from the tool turns that follow a readable search. `tools`: which a search plan may
-    name. Raises `InvalidInput` for a protocol that there is not.
+    Every role but the agent's that speaks after that is taken for a tool. `retrieved_titles`: titles of the passages
+    found, where the caller knows them; None reads them from the tool turns that follow a readable search. `tools`: the
+    tools that a search plan may name. Raises `InvalidInput` for an unknown protocol.
     """
     grammar = grammar_of(protocol)
     turns = _turns(messages)
@@ -145,11 +146,9 @@ def read_transcript(
 
 
 def pay(messages: Sequence[Spoken], truth: GroundTruth) -> float:
-    """What the reward that a question names pays a conversation, or that of its protocol where it names none.
+    """Score a conversation by the reward that the question names, or by that of its protocol where it names none.
 
-    No judge is asked.
-
-    Raises as `rewards.episode.score`.
+    No judge is asked. Raises as `rewards.episode.score` does.
     """
     preset = reward_preset(truth.reward_preset or grammar_of(truth.protocol).reward)
     episode = read_transcript(messages, truth.protocol, tools=truth.allowed_tools or TOOLS)
@@ -157,11 +156,11 @@ def pay(messages: Sequence[Spoken], truth: GroundTruth) -> float:
 
 
 def split_text(text: str, protocol: str) -> tuple[ChatMessage, ...]:
-    """An episode as one text, from the agent's first word on, as its turns.
+    """Split an episode that is one text, from the agent's first word on, into its turns.
 
-    What stands between the tags of a result is taken for a tool's: a text does not tell who wrote it. A trainer that
-    lets an agent write on after its search should hand over messages. Marks of a chat template (`<|im_end|>`) and the
-    names of roles that are left of them around a result are removed. Raises as `read_transcript`.
+    What stands between the tags of a result is taken for a tool's, since a text does not tell who wrote it: a trainer
+    that lets an agent write on after its search should hand over messages. Marks of a chat template (`<|im_end|>`), and
+    names of roles that are left of them around a result, are removed. Raises as `read_transcript` does.
     """
     parts = _around_results(_SPECIAL_TOKEN.sub("", text), grammar_of(protocol).result_tag)
     # Every result answers a turn, be it an empty one; only after the last one nothing may have been said.

@@ -1,4 +1,4 @@
-"""What the turns of agent and tools hold, and the plain ways in which several protocols write it."""
+"""The parts of the turns of agent and tools, and the plain ways in which several protocols write them."""
 
 from __future__ import annotations
 
@@ -25,57 +25,57 @@ class Search:
     """What an agent asks its tools. Only a KG agent names entities and relations."""
 
     query: str
-    """In words; of an agent that plans its searches, the plan as it wrote it."""
+    """The query in words; for an agent that plans its searches, the plan as it wrote it."""
     entities: tuple[str, ...] = ()
-    """To look up in the knowledge graph."""
+    """Names of entities to look up in the knowledge graph."""
     relations: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What the tools found."""
+    """What the tools found for a search."""
 
     passages: tuple[Passage, ...] = ()
-    """Best first."""
+    """The passages found, best first."""
     triples: tuple[Labels, ...] = ()
-    """Best first."""
+    """The triples found, best first."""
     nodes: tuple[NodeResult, ...] = ()
-    """What became of each node of a search plan that was run; `passages` are theirs."""
+    """What became of each node of a search plan that was run; `passages` holds what the nodes found."""
     message: str = ""
-    """What a tool has to say besides, as that it failed: one line, which the agent reads first."""
+    """A line that a tool says besides, as that it failed. The agent reads it first."""
     failure: str = ""
-    """Why the search failed, where that ends the episode: the agent reads none of this."""
+    """Why the search failed, where that ends the episode. The agent reads none of this."""
     detail: object = None
-    """Whatever the caller wants to find again with the step; the agent does not see it."""
+    """Anything that the caller wants to find again with the step. The agent does not see it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """An assistant turn taken apart, white space around each part trimmed: one of `search` and `answer` is None."""
+    """An assistant turn taken apart, white space around each part trimmed. Either `search` or `answer` is None."""
 
     thought: str = ""
-    """Empty where a repair says that it is missing, and where the protocol has none."""
+    """The thought; empty where a repair says that it is missing, and where the protocol has none."""
     search: Search | None = None
     answer: str | None = None
     repairs: tuple[Repair, ...] = ()
-    """What had to be mended to read it, each kind once."""
+    """The kinds of slip that had to be mended to read the turn, each once."""
 
 
 def read_plain_search(body: str) -> tuple[Search, Sequence[Repair]]:
-    """A query that stands bare between its tags."""
+    """Read a query that stands bare between its tags."""
     return Search(query=body), ()
 
 
 def write_plain_search(search: Search) -> str:
-    """The reverse."""
+    """Write a query bare, as `read_plain_search` reads it."""
     return search.query
 
 
 def read_plain_answer(body: str) -> tuple[str, Sequence[Repair]]:
-    """An answer that stands bare between its tags."""
+    """Read an answer that stands bare between its tags."""
     return body, ()
 
 
 def write_passages(observation: Observation) -> str:
-    """A line `1. (Title) text` for each passage."""
+    """Write one line, `1. (Title) text`, for each passage."""
     return "\n".join(passage_lines(observation.passages) or [NOTHING_FOUND])

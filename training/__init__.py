@@ -1,4 +1,4 @@
-"""From finished runs to a trained agent: training sets, loss masks, views for other trainers, the trainers."""
+"""The way from finished runs to a trained agent: training sets, loss masks, views for other trainers, the trainers."""
 
 from typing import TYPE_CHECKING
 

@@ -23,31 +23,40 @@ from trailforge.schemas import InvalidInput, from_dict, located, to_dict
 T = TypeVar("T")
 
 Scheduler = Literal["constant", "linear", "cosine"]
-"""What becomes of the learning rate after the warm-up."""
+"""What happens to the learning rate after the warm-up."""
 Precision = Literal["bfloat16", "float32"]
 Attention = Literal["eager", "sdpa", "flash_attention_2", "flash_attention_3"]
-"""By transformers' names; those of flash_attention have packages of their own."""
+"""The kernel of attention, by transformers' names. Those of flash_attention have packages of their own."""
 Logging = Literal["tensorboard", "wandb", "none"]
 Algorithm = Literal["grpo", "dapo"]
-"""`dapo`: GRPO with a higher upper clip, token-level loss and no KL. What each of them is stands in fields of its own;
-the name decides nothing but how a framework is asked for it."""
+"""The algorithm of reinforcement learning. `dapo`: GRPO with a higher upper clip, token-level loss and no KL.
+
+What makes up each algorithm stands in fields of its own; the name only decides how a framework is asked for it.
+"""
 KlEstimator = Literal["k3"]
-"""Of KL(policy || reference) from one sample, by Schulman's names: GRPO's, and the only one that TRL has."""
+"""The estimator of KL(policy || reference) from one sample, by Schulman's names: GRPO's, and the only one that
+TRL has.
+"""
 ScaleRewards = Literal["group", "batch", "none"]
-"""By what standard deviation advantages are divided; `none`: reward minus the group's mean alone."""
+"""The standard deviation by which advantages are divided; `none`: reward minus the group's mean alone."""
 Loss = Literal["token", "sequence"]
-"""`token`: the mean over all trained tokens of a batch. `sequence`: the mean over episodes of their token means."""
+"""How the loss is averaged. `token`: the mean over all trained tokens of a batch. `sequence`: the mean over episodes of
+their token means.
+"""
 Rollouts = Literal["vllm-server", "vllm-colocate", "transformers"]
-"""Who generates episodes: a vLLM server apart, vLLM on the trainer's own accelerators, or the trainer's model."""
+"""What generates episodes: a vLLM server apart, vLLM on the trainer's own accelerators, or the trainer's model."""
 ImportanceWeights = Literal["token_truncate", "none"]
-"""`token_truncate`: the loss of each token is weighed by its probability to the trainer over that to vLLM, at most
+"""How the difference between sampler and trainer is weighed.
+
+`token_truncate`: the loss of each token is weighed by its probability to the trainer over that to vLLM, at most
 `importance_cap`. Products over whole episodes are not offered: over hundreds of tokens they are nearly 0 or above any
-bound. `none`: literally the papers' losses, in which sampler and trainer are one."""
+bound. `none`: literally the papers' losses, in which sampler and trainer are one.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoraConfig:
-    """Low-rank adapters in place of all weights."""
+    """Low-rank adapters that are trained in place of all weights."""
 
     rank: int = 16
     alpha: int = 32
@@ -58,12 +67,12 @@ class LoraConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerConfig:
-    """What both stages have in common."""
+    """Settings that supervised training and reinforcement learning share."""
 
     base_model: str
     """Name or path of the model that is trained."""
     learning_rate: float
-    """Its highest value."""
+    """The highest value of the learning rate."""
     epochs: int
     scheduler: Scheduler = "constant"
     warmup_ratio: float = 0.0
@@ -71,14 +80,14 @@ class TrainerConfig:
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
     lora: LoraConfig | None = None
-    """None: all weights are trained."""
+    """Low-rank adapters; None: all weights are trained."""
     per_device: int = 1
     """Sequences that one accelerator trains at a time; the rest of a batch is accumulated."""
     precision: Precision = "bfloat16"
     attention: Attention | None = None
     """Kernel of attention; None: the one that transformers chooses."""
     liger: bool = False
-    """Layers by the kernels of the package liger-kernel."""
+    """Whether layers are computed by the kernels of the package liger-kernel."""
     gradient_checkpointing: bool = True
     seed: int = 0
     save_steps: int = 50
@@ -92,7 +101,7 @@ class TrainerConfig:
 
     @property
     def transformers_scheduler(self) -> str:
-        """By transformers' name, whose `constant` has no warm-up."""
+        """The scheduler by transformers' name, whose `constant` has no warm-up."""
         return "constant_with_warmup" if self.scheduler == "constant" else self.scheduler
 
     def _more_than_zero(self, *names: str) -> None:
@@ -106,12 +115,16 @@ class SftConfig(TrainerConfig):
     """Supervised training on conversations; the loss is taken on the agent's turns alone."""
 
     batch_size: int
-    """Conversations in one optimizer step, over all accelerators."""
+    """Number of conversations in one optimizer step, over all accelerators."""
     max_tokens: int
-    """Longer conversations are left out and counted: one that is cut would teach to stop in the middle."""
+    """Most tokens of a conversation. Longer ones are left out and counted: one that is cut would teach to stop in the
+    middle.
+    """
     packing: bool = False
-    """Lay conversations end to end, up to `max_tokens`, so that nothing is padded; none sees another. `batch_size` then
-    counts such rows, and TRL mixes each 1,000 conversations of the set's order to fill them."""
+    """Whether conversations are laid end to end, up to `max_tokens`, so that nothing is padded; none sees another.
+
+    `batch_size` then counts such rows, and TRL mixes each 1,000 conversations of the set's order to fill them.
+    """
 
     def __post_init__(self) -> None:
         TrainerConfig.__post_init__(self)
@@ -124,11 +137,11 @@ class DpoConfig(TrainerConfig):
     two part."""
 
     batch_size: int
-    """Pairs in one optimizer step, over all accelerators."""
+    """Number of pairs in one optimizer step, over all accelerators."""
     max_tokens: int
-    """Pairs with a longer conversation are left out and counted."""
+    """Most tokens of a conversation. Pairs with a longer one are left out and counted."""
     beta: float = 0.1
-    """How dear it is to leave the model that the training begins with."""
+    """How much it costs to depart from the model with which the training begins."""
 
     def __post_init__(self) -> None:
         TrainerConfig.__post_init__(self)
@@ -140,9 +153,9 @@ class KlConfig:
     """The weight of the KL term in the loss."""
 
     start: float = 0.0
-    """0: no KL term, and no reference model."""
+    """The weight at the first step; 0: no KL term, and no reference model."""
     end: float | None = None
-    """At the last step; None: as at the start."""
+    """The weight at the last step; None: as at the first."""
     annealing: Literal["none", "linear"] = "none"
     estimator: KlEstimator = "k3"
 
@@ -155,7 +168,7 @@ class KlConfig:
             raise InvalidInput("annealing has to begin above 0, or no reference model is loaded", field="start")
 
     def at(self, progress: float) -> float:
-        """The weight when a share of the steps, 0 to 1, is done."""
+        """Return the weight when a share of the steps, 0 to 1, is done."""
         return self.start if self.end is None else self.start + (self.end - self.start) * min(max(progress, 0.0), 1.0)
 
 
@@ -169,40 +182,42 @@ class RlConfig(TrainerConfig):
 
     algorithm: Algorithm
     prompts_per_step: int
-    """Questions that episodes are made for between two changes of the policy that makes them."""
+    """Number of questions for which episodes are made between two changes of the policy that makes them."""
     samples: int
-    """Episodes of a question: the group over which advantages are taken."""
+    """Number of episodes of a question: the group over which advantages are taken."""
     mini_batch: int
-    """Episodes (not questions, as verl counts) in one optimizer step."""
+    """Number of episodes (not questions, as verl counts) in one optimizer step."""
     clip_low: float = 0.2
-    """The ratio to the old policy is clipped to 1 - clip_low …"""
+    """The lower clip: the ratio to the old policy is at least 1 - clip_low."""
     clip_high: float = 0.2
-    """… and 1 + clip_high."""
+    """The upper clip: the ratio to the old policy is at most 1 + clip_high."""
     kl: KlConfig = field(default_factory=KlConfig)
     scale_rewards: ScaleRewards = "group"
     loss: Loss = "token"
     mask_truncated: bool = False
-    """Take no loss on episodes that end since `max_tokens` leaves no room (`too_long`). Their rewards still count in
-    the mean of their group."""
+    """Whether no loss is taken on episodes that end because `max_tokens` leaves no room (`too_long`).
+
+    Their rewards still count in the mean of their group.
+    """
     temperature: float = 1.0
     top_p: float = 1.0
     max_tokens: int
-    """Of an episode: everything after the prompt, observations too."""
+    """Most tokens of an episode: of everything after the prompt, observations too."""
     max_observation_tokens: int = 1024
-    """Of one tool turn; more is cut."""
+    """Most tokens of one tool turn; more is cut."""
     max_searches: int | None = None
-    """Of an episode; None: `max_tokens` alone ends it."""
+    """Most searches of an episode; None: `max_tokens` alone ends it."""
     top_k: int = 5
-    """Passages of a search; in plans, of each node."""
+    """Number of passages that a search shows; in plans, that each node shows."""
     rollouts: Rollouts = "vllm-colocate"
     importance_weights: ImportanceWeights = "token_truncate"
-    """For episodes that vLLM made."""
+    """The importance weights of episodes that vLLM made."""
     importance_cap: float = 3.0
-    """TRL's."""
+    """The largest importance weight; the default is TRL's."""
     keep_episodes: bool = True
-    """Write them beside the checkpoints, for `trailforge inspect`."""
+    """Whether episodes are written beside the checkpoints, for `trailforge inspect`."""
     keep_every: int = 1
-    """Those of every so many batches of episodes: 10 keeps those of the first, the eleventh …"""
+    """Which batches of episodes are kept: every so many. 10 keeps the first, the eleventh …"""
 
     def __post_init__(self) -> None:
         TrainerConfig.__post_init__(self)
@@ -227,12 +242,12 @@ class RlConfig(TrainerConfig):
 
     @property
     def episodes_per_step(self) -> int:
-        """Episodes made between two changes of the policy that makes them."""
+        """Number of episodes made between two changes of the policy that makes them."""
         return self.prompts_per_step * self.samples
 
     @property
     def updates_per_step(self) -> int:
-        """Optimizer steps taken on them."""
+        """Number of optimizer steps taken on the episodes of one step."""
         return self.episodes_per_step // self.mini_batch
 
 
@@ -242,15 +257,15 @@ class TrainPreset:
 
     name: str
     protocol: str
-    """In which the agent talks: a name of `protocols.PROTOCOLS`."""
+    """The protocol in which the agent talks: a name of `protocols.PROTOCOLS`."""
     reward: RewardPreset
     sft: SftConfig
     rl: RlConfig
     dpo: DpoConfig | None = None
-    """None: the recipe has no training on pairs."""
+    """Training on pairs; None: the recipe has none."""
     retrieval: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     judge: JudgeConfig | None = None
-    """Of answers to questions without options; None: these are compared with the gold ones word by word."""
+    """The judge of answers to questions without options; None: these are compared with the gold ones word by word."""
 
     def __post_init__(self) -> None:
         constants = self.reward.constants
@@ -264,14 +279,17 @@ class TrainPreset:
 
 
 def load_train_preset(name_or_path: str) -> TrainPreset:
-    """A training preset by name or by a YAML file's path. Raises `InvalidInput` naming the preset and the field."""
+    """Load a training preset by name or by a YAML file's path.
+
+    Raises `InvalidInput`, naming the preset and the field.
+    """
     content = load_training_preset(name_or_path)
     with located(file=name_or_path):
         return _train_preset(Path(name_or_path).stem, content)
 
 
 def describe_preset(preset: TrainPreset) -> dict[str, Any]:
-    """A preset as `load_train_preset` reads it from YAML."""
+    """Return a preset in the form in which `load_train_preset` reads it from YAML."""
     content: dict[str, Any] = {"protocol": preset.protocol}
     content["reward"] = {"kind": preset.reward.kind, **to_dict(preset.reward.constants)}
     sections = {name: getattr(preset, name) for name in ("sft", "rl", "dpo", "retrieval", "judge")}

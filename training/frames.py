@@ -1,9 +1,9 @@
-"""What stands around the turns of a conversation: ChatML, or the marks of a model's own chat template.
+"""The marks around the turns of a conversation: those of ChatML, or of a model's own chat template.
 
 A template is a program, and many strip: Qwen3's and R1-Distill's drop the thoughts of earlier turns, Llama's trims. An
 agent's next prompt then no longer begins with what it wrote, which is neither what it saw nor what it can be trained
-on. So a template is asked for its marks alone, by a conversation of plain words, and turns are put between these
-marks as they stand. A template whose marks depend on the place of a turn has no such frame and is refused.
+on. So a template is asked for its marks alone, by a conversation of plain words, and turns are put between these marks
+as they stand. A template whose marks depend on the place of a turn has no such frame and is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import Any
 
 START = "<|im_start|>"
 END = "<|im_end|>"
-"""Ends every turn of ChatML; a model writes it, so it is the end-of-sequence token after `masks.prepare_tokenizer`."""
+"""The mark that ends every turn of ChatML. A model writes it, so it is the end-of-sequence token after
+`masks.prepare_tokenizer`.
+"""
 
 TRAINING_TEMPLATE = (
     "{%- for message in messages %}"
@@ -31,38 +33,40 @@ TRAINING_TEMPLATE = (
     "{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"
 )
-"""What `masks.render` does, in Jinja, for trainers that tokenise themselves: its markers are the mask. A message may
-carry `train: false`; an assistant turn without that key is trained. Role `past_assistant` says the same to trainers
-that know no such key and train every assistant turn."""
+"""The template `masks.render` in Jinja, for trainers that tokenise themselves: its markers are the mask.
+
+A message may carry `train: false`; an assistant turn without that key is trained. Role `past_assistant` says the same
+to trainers that know no such key and train every assistant turn.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """The marks of a template, by role."""
+    """The marks of a chat template, by role."""
 
     opening: Mapping[str, str]
-    """Before a turn; of `system`, `user` and `assistant`."""
+    """The mark before a turn of `system`, `user` and `assistant`."""
     closing: Mapping[str, str]
-    """Behind a turn of `system` and `user`."""
+    """The mark after a turn of `system` and `user`."""
     end: str
     """The token that ends the agent's turns, on which a loss is taken."""
     after_end: str
-    """What follows it."""
+    """The text that follows `end`."""
     first: Mapping[str, str] = field(default_factory=dict)
-    """Before a turn that is the first, where that differs: the token that begins a text."""
+    """The mark before a turn that is the first, where it differs: it then has the token that begins a text."""
 
     def before(self, role: str, *, is_first: bool = False) -> str:
-        """What stands before a turn. A tool's turn is the user's."""
+        """Return what stands before a turn. A tool's turn counts as the user's."""
         name = "user" if role == "tool" else role
         return self.first.get(name, self.opening[name]) if is_first else self.opening[name]
 
     def after(self, role: str) -> str:
-        """What stands behind a turn that is not the agent's."""
+        """Return what stands after a turn that is not the agent's."""
         return self.closing["user" if role == "tool" else role]
 
     @property
     def template(self) -> str:
-        """The frame in Jinja, with markers and keys as `TRAINING_TEMPLATE` has them."""
+        """Return the frame in Jinja, with markers and keys as `TRAINING_TEMPLATE` has them."""
         mark = {role: _quoted(text) for role, text in self.opening.items()}
         head = {role: _quoted(self.first.get(role, text)) for role, text in self.opening.items()}
         said = f"{{{{- message['content'] + {_quoted(self.end)} }}}}"
@@ -99,14 +103,14 @@ _known: dict[tuple[str, str], Frame | None] = {}
 
 
 def frame_of(tokenizer: Any) -> Frame:
-    """The frame that a tokenizer speaks after `masks.prepare_tokenizer`."""
+    """Return the frame in which a tokenizer writes after `masks.prepare_tokenizer`."""
     if getattr(tokenizer, "chat_template", None) in (None, TRAINING_TEMPLATE):
         return CHATML
     return own_frame(tokenizer) or CHATML
 
 
 def own_frame(tokenizer: Any) -> Frame | None:
-    """The marks of a tokenizer's own chat template; None where it has none, or none that can be used."""
+    """Return the marks of a tokenizer's own chat template; None where it has none, or none that can be used."""
     template = getattr(tokenizer, "chat_template", None)
     if not isinstance(template, str):
         return None

@@ -1,4 +1,4 @@
-"""Who continues episodes, token by token: the trained model itself, or vLLM through TRL's hooks.
+"""Generators that continue episodes, token by token: the trained model itself, or vLLM through TRL's hooks.
 
 One `Generator` call continues many token sequences at once; a `TurnServer` batches what it is asked, and a
 `CheckpointClient` answers requests in the place of a server's client. A continuation ends with an end-of-turn token,
@@ -32,24 +32,26 @@ _ATTEMPTS, _FIRST_WAIT_S = 6, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """A continuation."""
+    """The tokens that continue a sequence."""
 
     ids: list[int]
     logprobs: list[float] | None = None
-    """Of each token, as the sampler saw it; None where nobody asks for them."""
+    """Log-probability of each token, as the sampler saw it; None where they are not asked for."""
 
 
 class Generator(Protocol):
-    """Continues token sequences."""
+    """A source of tokens that continues many sequences in one call."""
 
     @property
     def end_ids(self) -> Collection[int]:
-        """Tokens that end a turn when they are sampled."""
+        """The tokens that end a turn when they are sampled."""
         ...
 
     def goes_on(self, wanted: bool) -> bool:
-        """Is there still something to generate, in any process that generates with this one? `generate` is then called
-        in all of them."""
+        """Say whether there is still something to generate in any process that generates with this one.
+
+        `generate` is then called in all of them.
+        """
         ...
 
     def generate(
@@ -61,20 +63,20 @@ class Generator(Protocol):
 
 @runtime_checkable
 class TurnServer(Protocol):
-    """Continues token sequences one by one, as many at once as are asked for."""
+    """A source of tokens that continues sequences one by one, as many at once as are asked for."""
 
     @property
     def end_ids(self) -> Collection[int]:
-        """See `Generator`."""
+        """The tokens that end a turn, as in `Generator`."""
         ...
 
     async def go_on(self, ids: list[int], room: int, stop: Sequence[str]) -> Continuation:
-        """Continue a sequence, as `Generator.generate`."""
+        """Continue a sequence, as `Generator.generate` does."""
         ...
 
 
 class TransformersGenerator:
-    """`generate` of a transformers model, batched with padding on the left. Works everywhere, and slowly."""
+    """A generator by `generate` of a transformers model, padded on the left. It works everywhere, and slowly."""
 
     def __init__(
         self, model: Any, tokenizer: Any, *, temperature: float = 1.0, top_p: float = 1.0, batch: int = 64, **rare: Any
@@ -86,13 +88,16 @@ class TransformersGenerator:
         self.end_ids = _end_ids(tokenizer, model)
 
     def goes_on(self, wanted: bool) -> bool:
-        """As `Generator`."""
+        """Say whether there is something to generate, as in `Generator`."""
         return wanted
 
     def generate(
         self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
     ) -> list[Continuation]:
-        """As `Generator`; the room of a batch is its largest, and what is longer than a sequence's own is cut."""
+        """Continue prompts as `Generator` does.
+
+        The room of a batch is its largest, and what is longer than a sequence's own room is cut.
+        """
         size = self._batch
         found = [
             one
@@ -140,9 +145,9 @@ class TransformersGenerator:
 
 
 class VllmColocatedGenerator:
-    """The engines that TRL runs beside the trainer: one on each device, or on as many as share one (tensor parallel).
+    """A generator over the engines that TRL runs beside the trainer: one on each device, or on several together.
 
-    Those that share one have to generate together, each for its own episodes.
+    Processes that share an engine (tensor parallel) have to generate together, each for its own episodes.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -150,13 +155,13 @@ class VllmColocatedGenerator:
         self.end_ids = frozenset(trainer.eos_token_ids)
 
     def goes_on(self, wanted: bool) -> bool:
-        """As `Generator`: of those that share the engine."""
+        """Say whether there is something to generate in the processes that share the engine."""
         return any(self._of_all(wanted))
 
     def generate(
         self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
     ) -> list[Continuation]:
-        """As `Generator`."""
+        """Continue prompts as `Generator` does."""
         vllm = self._trainer.vllm_generation
         wanted = self._of_all((len(prompts), max(rooms, default=1)))
         vllm.max_completion_length = max(room for _, room in wanted)
@@ -179,7 +184,7 @@ class VllmColocatedGenerator:
 
 
 class VllmServerGenerator:
-    """A server of vLLM whose weights TRL keeps up to date: a `TurnServer`, which every process asks by itself."""
+    """A turn server over a vLLM server whose weights TRL keeps up to date. Every process asks it by itself."""
 
     def __init__(self, trainer: Any) -> None:
         """Raises `ServerUnavailable` when it does not answer."""
@@ -194,7 +199,7 @@ class VllmServerGenerator:
             raise ServerUnavailable(f"{self._url}: {error}") from None
 
     async def go_on(self, ids: list[int], room: int, stop: Sequence[str]) -> Continuation:
-        """As `TurnServer`. Raises `ServerUnavailable` or `RequestRefused` where the server does not answer."""
+        """Continue a sequence. Raises `ServerUnavailable` or `RequestRefused` where the server does not answer."""
         asked = {
             **self._sampling, **_stops(stop), "model": self._model, "prompt": ids, "max_tokens": room, "logprobs": 0,
             "return_token_ids": True, "return_tokens_as_token_ids": True,
@@ -204,7 +209,7 @@ class VllmServerGenerator:
 
 
 async def post_json(url: str, asked: Mapping[str, Any]) -> Any:
-    """What a model's server answers, however long it takes; asked again where it does not answer or fails.
+    """Return what a model's server answers, however long it takes. It is asked again when it does not answer or fails.
 
     Raises `RequestRefused` for a refusal, and `ServerUnavailable` after several attempts.
     """
@@ -263,7 +268,7 @@ def _stop_strings(tokenizer: Any, stop: Sequence[str], start: int) -> Any:
 
 
 def cut_at_end(row: list[int], tokenizer: Any, stop: Sequence[str], end_ids: Collection[int]) -> list[int]:
-    """A row up to its end, whatever was sampled or padded behind that. None of its tokens becomes another one."""
+    """Cut a row at its end, whatever was sampled or padded after that. None of its tokens becomes another one."""
     before = tokenizer.decode(row[:-1], skip_special_tokens=False)
     if not any(token in end_ids for token in row[:-1]) and not any(s in before for s in stop):
         return row  # as servers answer, which stop by themselves
@@ -285,10 +290,10 @@ _Waiting = tuple[Request, list[int], int, asyncio.Future[Reply]]
 
 
 class CheckpointClient:
-    """A model of this process as a `Client`: those who wait are answered together. Use it on one event loop.
+    """A model of this process as a `Client`: requests that wait are answered together. Use it on one event loop.
 
-    A drawn reply depends on who was answered with it, as the processor's generator of random numbers is shared; what
-    the ledger has is what was drawn.
+    A sampled reply depends on the requests that were answered with it, as the random number generator is shared; the
+    ledger has the reply that was sampled.
     """
 
     def __init__(self, model: Any, tokenizer: Any, ledger: Ledger | None = None, *, window: int | None = None) -> None:
@@ -301,12 +306,12 @@ class CheckpointClient:
 
     @property
     def figures(self) -> dict[str, int]:
-        """See `ModelClient.figures`."""
+        """The figures of the client, as in `ModelClient.figures`."""
         names = ("paid_calls", "ledger_hits", "in_flight")
         return {name: getattr(self._counters, name) for name in names}
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
-        """The reply, from the ledger or the model; up to the stop string, as servers send it.
+        """Return the reply, from the ledger or the model, up to the stop string, as servers send it.
 
         Raises `ContextOverflow` for a prompt that leaves no room.
         """

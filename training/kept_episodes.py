@@ -38,7 +38,7 @@ from trailforge.schemas import (
 from trailforge.training.sets.files import make_question
 
 Rows = Callable[[], Sequence[AgentEpisode]]
-"""Makes them on the writer's thread."""
+"""Makes the rows, on the writer's thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,21 +53,24 @@ class TrainedQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodePlace:
-    """What episodes of one step and process have in common."""
+    """What the episodes of one step and process have in common."""
 
     step: int
-    """See `TrainingStep.step`."""
+    """The optimizer step, as in `TrainingStep.step`."""
     protocol: str
     backend: str
     index: str
     model: str
-    """That the training began with."""
+    """The model with which the training began."""
     process: str
-    """Tells episodes apart that have the same number in a step."""
+    """The name of the process, which tells episodes apart that have the same number in a step."""
 
 
 def make_place(protocol: str, environment: Environment, model: str, process: str, step: int = 0) -> EpisodePlace:
-    """Of an episode that searched an environment; the index is empty where what that was opened from is not known."""
+    """Describe an episode that searched an environment.
+
+    The index is empty where it is not known what that was opened from.
+    """
     searched = json.dumps(dict(environment.searched), sort_keys=True).encode()
     return EpisodePlace(
         step=step,
@@ -82,9 +85,10 @@ def make_place(protocol: str, environment: Environment, model: str, process: str
 def make_row(
     asked: TrainedQuestion, run: EpisodeRun, place: EpisodePlace, *, number: int, reward: Reward | None = None
 ) -> AgentEpisode:
-    """The row of an episode, scored and tagged as in an evaluation. `number`: its own, in step and process.
+    """Make the row of an episode, scored and tagged as in an evaluation.
 
-    `reward`: what it was paid; None where that is not known yet. Of a failed episode it is not kept.
+    `number`: the episode's own, in step and process. `reward`: what it was paid; None where that is not known yet. A
+    failed episode's reward is not kept.
     """
     truth = asked.truth
     searches = _searches(run)
@@ -128,7 +132,7 @@ def _costs(run: EpisodeRun, searches: Sequence[AgentSearch]) -> AgentCosts:
 
 
 class EpisodeWriter:
-    """Writes the episodes of one process below a training's folder."""
+    """A writer of the episodes of one process below a training's folder."""
 
     def __init__(self, out: Path, process: str, *, gather_s: float | None = None) -> None:
         """`gather_s`: how long to wait for more episodes before a file is written; None: each call is a whole step."""
@@ -139,7 +143,7 @@ class EpisodeWriter:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kept-episodes")
 
     def keep(self, step: int, rows: Rows) -> None:
-        """Have episodes of a step written; comes back at once."""
+        """Have the episodes of a step written, and return at once."""
         with self._lock:
             if self._has_failed:
                 return
@@ -149,7 +153,7 @@ class EpisodeWriter:
             self._thread.submit(self._write)
 
     def drop_after(self, step: int) -> None:
-        """Remove what a training wrote behind the checkpoint that it now goes on from. For one process alone."""
+        """Remove what a training wrote after the checkpoint from which it now goes on. Only one process may call it."""
         for path in self._folder.glob("step-*.parquet"):
             if int(path.name.split("-")[1]) > step:
                 path.unlink(missing_ok=True)

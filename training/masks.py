@@ -1,4 +1,4 @@
-"""Conversations as tokens, and the tokens that the loss is taken on: what the agent wrote, and the end of its turns.
+"""Conversations as tokens, and the tokens on which the loss is taken: what the agent wrote, and the end of its turns.
 
     <|im_start|>system\n…<|im_end|>\n
     <|im_start|>user\n…<|im_end|>\n
@@ -38,11 +38,13 @@ class Piece:
 
     text: str
     is_agents: bool
-    """A whole turn of the agent without its heading, its end included; the other pieces are what lies between."""
+    """Whether the piece is a whole turn of the agent without its heading, its end included. Other pieces are what lies
+    between.
+    """
     train: bool
-    """Is the loss taken on it? On an agent's turn alone."""
+    """Whether the loss is taken on the piece. It is only taken on an agent's turn."""
     message: int | None = None
-    """Position of the agent's turn among the messages."""
+    """Position of the agent's turn among the messages; None for other pieces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +53,19 @@ class MaskedTokens:
 
     input_ids: list[int]
     labels: list[int]
-    """The token's own id where the loss is taken, else `IGNORED`."""
+    """The label of each token: its own id where the loss is taken, else `IGNORED`."""
 
     @property
     def mask(self) -> list[int]:
-        """1 where the loss is taken, else 0."""
+        """The mask of the loss: 1 where it is taken, else 0."""
         return [int(label != IGNORED) for label in self.labels]
 
 
 def pieces(messages: Sequence[Spoken], train: Sequence[bool] | None = None, frame: Frame = CHATML) -> Iterator[Piece]:
-    """A conversation cut where what the agent wrote begins and ends. `train` says which turns are; None: all its own.
+    """Cut a conversation where the agent's words begin and end.
 
-    Raises `InvalidInput` for flags that fit no agent's turns.
+    `train`: which turns have a loss; None: all of the agent's. Raises `InvalidInput` for flags that fit no agent's
+    turns.
     """
     flags = [message.role == "assistant" for message in messages] if train is None else train
     if len(flags) != len(messages):
@@ -83,20 +86,22 @@ def pieces(messages: Sequence[Spoken], train: Sequence[bool] | None = None, fram
 
 
 def render(messages: Sequence[Spoken], *, add_generation_prompt: bool = False) -> str:
-    """A conversation as text; with `add_generation_prompt` up to where the agent's next turn begins."""
+    """Write a conversation as text; with `add_generation_prompt`, up to where the agent's next turn begins."""
     text = "".join(piece.text for piece in pieces(messages))
     return f"{text}{START}assistant\n" if add_generation_prompt else text
 
 
 def missing_tokens(tokenizer: Any) -> list[str]:
-    """Which of the two ChatML tokens a tokenizer does not make one token of."""
+    """Return which of the two ChatML tokens a tokenizer does not read as one token."""
     made = {token: tokenizer.encode(token, add_special_tokens=False) for token in (START, END)}
     return [token for token, ids in made.items() if tokenizer.convert_ids_to_tokens(ids) != [token]]
 
 
 def teach(tokenizer: Any) -> list[str]:
-    """Add what `missing_tokens` names, and return it, where the tokenizer has no chat template that we can speak. The
-    model has to get weights for them."""
+    """Add what `missing_tokens` names to a tokenizer, and return it, where it has no chat template that can be used.
+
+    The model has to get weights for them.
+    """
     added = missing_tokens(tokenizer) if own_frame(tokenizer) is None else []
     if added:
         tokenizer.add_special_tokens({"extra_special_tokens": added}, replace_extra_special_tokens=False)
@@ -104,8 +109,9 @@ def teach(tokenizer: Any) -> list[str]:
 
 
 def prepare_tokenizer(tokenizer: Any) -> None:
-    """Give a tokenizer of transformers our template, and the end of a turn as its end of sequence; in the marks of its
-    own template where it does not know those of ChatML.
+    """Give a tokenizer of transformers our template, and the end of a turn as its end of sequence.
+
+    The marks are those of its own template where it does not know those of ChatML.
 
     A model is saved with it. Raises `InvalidInput` when it knows neither, and when it changes text.
     """
@@ -131,7 +137,8 @@ def prepare_tokenizer(tokenizer: Any) -> None:
 
 
 def special_tokens(tokenizer: Any) -> list[str]:
-    """Texts that no turn may hold, since they would end or forge one: ChatML's, and all that a tokenizer calls so.
+    """Return the texts that no turn may hold, since they would end or forge one: ChatML's, and all that a tokenizer
+    calls special.
 
     Those without a role are among them, as `[INST]` of Mistral's.
     """
@@ -140,9 +147,9 @@ def special_tokens(tokenizer: Any) -> list[str]:
 
 
 def escape_special(tokenizer: Any, text: str) -> str:
-    """Text of others in which the first character of every special token of this tokenizer is an HTML reference.
+    """Return retrieved text in which the first character of every special token of this tokenizer is an HTML reference.
 
-    For what `protocols.base.escape_retrieved` cannot know: the tokens of one model.
+    This is for what `protocols.base.escape_retrieved` cannot know: the tokens of one model.
     """
     for token in special_tokens(tokenizer):
         text = text.replace(token, f"&#{ord(token[0])};{token[1:]}")
@@ -155,7 +162,7 @@ def masked_tokens(
     train: Sequence[bool] | None = None,
     unlearnt: Sequence[TextSpan] = (),
 ) -> MaskedTokens:
-    """Tokens and labels of a conversation, for a tokenizer after `prepare_tokenizer`.
+    """Return tokens and labels of a conversation, for a tokenizer after `prepare_tokenizer`.
 
     `unlearnt`: parts of the agent's turns that have no loss.
 
@@ -194,13 +201,15 @@ def _labels(tokenizer: Any, piece: Piece, ids: list[int], unlearnt: Sequence[Tex
 
 
 def prompt_ids(tokenizer: Any, messages: Sequence[Spoken]) -> list[int]:
-    """Tokens up to where the agent's next turn begins."""
+    """Return the tokens up to where the agent's next turn begins."""
     heading = frame_of(tokenizer).before("assistant")
     return masked_tokens(tokenizer, messages).input_ids + tokenizer.encode(heading, add_special_tokens=False)
 
 
 def observation_ids(tokenizer: Any, content: str) -> list[int]:
-    """What stands between two turns of the agent: the rest of its own, a tool turn, the heading of its next."""
+    """Return the tokens between two turns of the agent: the rest of the first turn, a tool turn, the heading of the
+    next.
+    """
     frame = frame_of(tokenizer)
     text = f"{frame.after_end}{frame.before('tool')}{content}{frame.after('tool')}{frame.before('assistant')}"
     return tokenizer.encode(text, add_special_tokens=False)

@@ -8,17 +8,17 @@ from typing import Any
 
 
 def processes() -> int:
-    """Processes that train together."""
+    """Return the number of processes that train together."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def process_rank() -> int:
-    """Number of this process among them, from 0."""
+    """Return the number of this process among those that train together, from 0."""
     return int(os.environ.get("RANK", "0"))
 
 
 def is_main_process() -> bool:
-    """Whether this is the one that writes."""
+    """Say whether this process is the one that writes."""
     return process_rank() == 0
 
 
@@ -29,7 +29,7 @@ def log(line: str) -> None:
 
 
 def is_anywhere(here: bool, device: Any) -> bool:
-    """Whether `here` is true in any of the processes, all of which have to call it."""
+    """Say whether `here` is true in any of the processes, all of which have to call this."""
     if processes() == 1:
         return here
     import torch

@@ -1,10 +1,10 @@
-"""Episodes as tokens: the one rollout of training and evaluation.
+"""Episodes as tokens: the one way in which training and evaluation make them.
 
 `protocols.episodes.run_episode` leads each episode, and takes us for a model client that also remembers tokens. What
 the model sampled goes into the sequence as it was sampled; what a tool says is tokenised by itself and appended; the
 sequence is never made from text again. Episodes go on by themselves: servers are asked turn by turn, and a generator in
-this process gets what waits when it is free (`roll_out`); one that a framework's server samples is `roll_out_one`'s.
-An episode whose search failed stops as `failed`, and none of its tokens is trained.
+this process gets what waits when it is free (`roll_out`); one that a framework's server samples is `roll_out_one`'s. An
+episode whose search failed stops as `failed`, and none of its tokens is trained.
 
     prompt_ids   system prompt, question, heading of the agent's turn
     ids          agent's turn <|im_end|>    tool turn, heading    agent's turn <|im_end|>    …
@@ -31,7 +31,7 @@ from trailforge.training.turns import EpisodeLoop, WaitingTurns, generate_turns
 
 _NO_LIMIT = 1_000_000
 GoOn = Callable[[list[int], int, Sequence[str]], Awaitable[Continuation]]
-"""(ids so far, room, stop strings) -> the continuation, as `Generator.generate` makes it."""
+"""Continues a sequence, given its ids so far, its room and its stop strings, as `Generator.generate` does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +39,15 @@ class RolloutLimits:
     """Where an episode ends."""
 
     max_tokens: int
-    """Of everything after the prompt, results included."""
+    """Most tokens of everything after the prompt, results included."""
     max_observation_tokens: int = 1024
-    """Of one tool turn, with its marks."""
+    """Most tokens of one tool turn, with its marks."""
     max_searches: int | None = None
-    """None: `max_tokens` alone ends it."""
+    """Most searches; None: `max_tokens` alone ends the episode."""
 
 
 def limits_of(numbers: Any, max_tokens: int) -> RolloutLimits:
-    """By an `RlConfig`, or the `SearchSettings` of a framework's agents."""
+    """Return the limits of an `RlConfig`, or of the `SearchSettings` of a framework's agents."""
     return RolloutLimits(
         max_tokens=max_tokens,
         max_observation_tokens=numbers.max_observation_tokens,
@@ -57,30 +57,33 @@ def limits_of(numbers: Any, max_tokens: int) -> RolloutLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEpisode:
-    """A finished episode. The lists but `prompt_ids` are as long as each other and never empty."""
+    """A finished episode. All lists but `prompt_ids` have the same length and are never empty."""
 
     prompt_ids: list[int]
     ids: list[int]
-    """From the agent's first token on."""
+    """The tokens from the agent's first one on."""
     mask: list[int]
-    """1 where a token was sampled, 0 for what a tool said and for ends of turn that were put there; 0 everywhere in an
-    episode that `failed`."""
+    """The mask of the loss: 1 where a token was sampled, 0 for what a tool said and for ends of turn that were put
+    there.
+
+    It is 0 everywhere in an episode that `failed`.
+    """
     logprobs: list[float | None]
-    """As the sampler saw them: 0.0 where the mask is 0, None where unknown."""
+    """Log-probabilities of the tokens, as the sampler saw them: 0.0 where the mask is 0, None where unknown."""
     run: EpisodeRun
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation that the agent took part in."""
+        """The conversation in which the agent took part."""
         return self.run.messages
 
     @property
     def failed(self) -> bool:
-        """Whether a search ended it, by no fault of the agent's: it is paid nothing, and counts in no mean."""
+        """Whether a search ended the episode, by no fault of the agent's: it is paid nothing, and counts in no mean."""
         return self.run.stop == "failed"
 
     def without_loss(self) -> TokenEpisode:
-        """The same, of which no token is trained."""
+        """Return the same episode, of which no token is trained."""
         return replace(self, mask=[0] * len(self.ids), logprobs=[0.0] * len(self.ids))
 
 
@@ -169,11 +172,11 @@ def roll_out(
     limits: RolloutLimits,
     loop: EpisodeLoop,
 ) -> list[TokenEpisode]:
-    """An episode for each prompt, in their order; the same prompt may stand there many times.
+    """Make an episode for each prompt, in their order; the same prompt may stand there many times.
 
     A `Generator` generates in the caller's thread, in which a trainer has its model, while the episodes go on in
-    `loop`. Raises what the generator raises, what `Environment.respond_or_fail`
-    does, and `InvalidInput` for a prompt that is not system turn and question.
+    `loop`. Raises what the generator raises, what `Environment.respond_or_fail` does, and `InvalidInput` for a prompt
+    that is not system turn and question.
     """
     turns = WaitingTurns(len(prompts))
     grammar = grammar_of(protocol)
@@ -222,7 +225,7 @@ async def roll_out_one(
     tokenizer: Any,
     limits: RolloutLimits,
 ) -> TokenEpisode:
-    """One episode, whose turns `go_on` samples. `end_ids`: tokens that end a turn when they are sampled.
+    """Make one episode, whose turns `go_on` samples. `end_ids`: tokens that end a turn when they are sampled.
 
     Raises what tools and `go_on` raise, and `InvalidInput` for a prompt that is not system turn and question.
     """
@@ -265,10 +268,11 @@ async def lead_episode(
     escape: Callable[[str], str],
     max_tokens: int = _NO_LIMIT,
 ) -> EpisodeRun:
-    """One episode on a row's prompt, over any client. `count` measures results, `escape` is applied to what they say.
+    """Run one episode on a row's prompt, over any client.
 
-    `max_tokens`: of the episode as the server counts, for a client that does not count itself. Raises what tools and
-    client raise, and `InvalidInput` for a prompt that is not system turn and question.
+    `count` measures results, `escape` is applied to what they say. `max_tokens`: most tokens of the episode as the
+    server counts, for a client that does not count itself. Raises what tools and client raise, and `InvalidInput` for a
+    prompt that is not system turn and question.
     """
     if [message.role for message in prompt] != ["system", "user"]:
         raise InvalidInput("expected a system turn and the question", field="prompt")

@@ -52,12 +52,12 @@ class ScoredRow:
     """An episode and what it is paid."""
 
     row: int
-    """1-based place in the file."""
+    """The episode's place in the file, from 1."""
     uid: str
-    """Empty where the file has none."""
+    """The episode's `uid`; empty where the file has none."""
     reward: Reward
     recorded: float | None = None
-    """The total that the row itself holds; None but for rows whose reward is of the kind that was asked for."""
+    """The total that the row itself holds; None unless its reward is of the kind that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,11 @@ class _Item:
 def score_episodes(
     path: Path, preset: RewardPreset, *, protocol: str | None = None, judge: JudgeConfig | None = None
 ) -> Iterator[ScoredRow]:
-    """Every episode of a file, in order.
+    """Score every episode of a file, in order.
 
-    `protocol`: that of lines which name none. `judge`: asked for answers whose score the file does not give. Lengths
-    that it does not give are estimated. Raises `InvalidInput` naming file, row and field, and what a judge raises.
+    `protocol`: the protocol of lines that name none. `judge`: asked for answers whose score the file does not give.
+    Lengths that it does not give are estimated. Raises `InvalidInput` naming file, row and field, and what a judge
+    raises.
     """
     scorer = Scorer(preset=preset, judge=judge)
     items = _parquet(path) if path.suffix == ".parquet" else _json_lines(path, protocol)

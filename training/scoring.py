@@ -28,23 +28,26 @@ from trailforge.training.config import TrainPreset, load_train_preset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """An episode that is being scored: its judge may be thinking yet."""
+    """An episode that is being scored: its judge may still be thinking."""
 
     episode: Episode
     truth: GroundTruth
     preset: RewardPreset
     judge: Future[float] | float | None
     nearest: Sequence[float | None] | None = None
-    """As of `ToScore`; None: it is measured."""
+    """How near the passages come to each supporting document, as in `ToScore`; None: it is measured."""
     search: EnvironmentConfig | None = None
-    """As of `Scorer`."""
+    """The encoder's configuration, as in `Scorer`."""
 
     def reward(self) -> Reward:
-        """What it is paid; waits for the judge, and raises what that raises, and what `rewards.episode.score` does."""
+        """Return what the episode is paid.
+
+        It waits for the judge, and raises what the judge and `rewards.episode.score` raise.
+        """
         return self._paid(self.judge.result() if isinstance(self.judge, Future) else self.judge)
 
     async def wait(self) -> Reward:
-        """The same on an event loop."""
+        """Return what the episode is paid, waiting on an event loop."""
         judge = await asyncio.wrap_future(self.judge) if isinstance(self.judge, Future) else self.judge
         return await asyncio.to_thread(self._paid, judge)  # which may encode passages
 
@@ -76,21 +79,24 @@ def _open_encoder(name: str, query_prefix: str, passage_prefix: str, device: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scorer:
-    """Pays episodes by a preset, and by what its judge says of the answers, if it has one."""
+    """A scorer that pays episodes by a preset, and by what its judge says of the answers, if it has one."""
 
     preset: RewardPreset | None = None
-    """None: the one that each question names."""
+    """The reward preset; None: the one that each question names."""
     protocol: str | None = None
-    """None: the one that each question names."""
+    """The protocol; None: the one that each question names."""
     judge: JudgeConfig | None = None
     search: EnvironmentConfig | None = None
-    """Whose encoder tells how near two passages are, where the preset asks for one; None: words alone are compared."""
+    """The configuration whose encoder tells how near two passages are, where the preset asks for one; None: words alone
+    are compared.
+    """
 
     def begin(self, given: ToScore) -> Pending:
-        """Read an episode and ask the judge; begin several before the first reward, and they are judged at once.
+        """Read an episode and ask the judge.
 
-        Raises as `read_transcript`, and `InvalidInput` when a judge is to be asked and the question is not known. Of
-        choices none is asked: their letters are compared.
+        Episodes that are begun before the first reward is asked for are judged at once. Raises as `read_transcript`
+        does, and `InvalidInput` when a judge is to be asked and the question is not known. No judge is asked about
+        choices: their letters are compared.
         """
         truth = given.truth
         protocol = self.protocol or truth.protocol
@@ -111,15 +117,15 @@ class Scorer:
         )
 
     def score(self, episodes: Sequence[ToScore]) -> list[Reward]:
-        """What episodes are paid; all are judged at once."""
+        """Return what episodes are paid. All are judged at once."""
         return [pending.reward() for pending in [self.begin(each) for each in episodes]]
 
 
 @cache
 def scorer_of(preset: str | None, protocol: str | None = None) -> Scorer:
-    """Who pays by a reward preset's name, or by a training preset's YAML file with its judge and its encoder.
+    """Make the scorer of a reward preset, by name, or of a training preset's YAML file, with its judge and its encoder.
 
-    None: each question's own. Raises `InvalidInput`.
+    None: each question's own preset. Raises `InvalidInput`.
     """
     if preset is None:
         return Scorer(protocol=protocol)
@@ -130,7 +136,7 @@ def scorer_of(preset: str | None, protocol: str | None = None) -> Scorer:
 
 
 def scorer_of_training(preset: TrainPreset) -> Scorer:
-    """Who pays in a training and in the evaluation of what came of it."""
+    """Make the scorer for a training and for the evaluation of what came of it."""
     return Scorer(preset=preset.reward, protocol=preset.protocol, judge=preset.judge, search=preset.retrieval)
 
 
@@ -148,7 +154,8 @@ def _asked(messages: Sequence[Spoken], protocol: str) -> str:
 
 
 def read_truth(value: Any) -> GroundTruth:
-    """A ground truth from a framework's column: a `GroundTruth`, an object, or JSON; whole or inside `reward_model`.
+    """Read a ground truth from a framework's column: a `GroundTruth`, an object, or JSON; whole or inside
+    `reward_model`.
 
     Raises `InvalidInput` for anything else.
     """
@@ -168,9 +175,10 @@ def read_truth(value: Any) -> GroundTruth:
 def read_episode(
     text: str, truth: Any, known: Mapping[str, Any], *, protocol: str | None, tokens: int | None
 ) -> ToScore:
-    """An episode from a framework's columns: what followed the prompt as one text, or its messages in `transcript`.
+    """Read an episode from a framework's columns: what followed the prompt as one text, or its messages in
+    `transcript`.
 
-    `truth`: as of `read_truth`. `known`: `question`, `retrieved_titles` and `judge`, as far as they are.
+    `truth`: as in `read_truth`. `known`: `question`, `retrieved_titles` and `judge`, as far as they are.
     """
     read, transcript = read_truth(truth), known.get("transcript")
     return ToScore(
@@ -184,7 +192,10 @@ def read_episode(
 
 
 def read_messages(value: Any) -> tuple[ChatMessage, ...]:
-    """A conversation from a framework's column. Raises `InvalidInput` unless it is a list of messages with text."""
+    """Read a conversation from a framework's column.
+
+    Raises `InvalidInput` unless it is a list of messages with text.
+    """
     value = plain(value)
     if not isinstance(value, list):
         raise InvalidInput(f"expected a list of messages, got {type(value).__name__}", field="messages")
@@ -199,8 +210,11 @@ def _message(item: Any) -> ChatMessage:
 
 
 def plain(value: Any) -> Any:
-    """With dictionaries and lists in place of a framework's own kinds of them, and of arrays, at any depth: data frames
-    make arrays of the lists of a Parquet file."""
+    """Return a value with plain dictionaries and lists in place of a framework's own kinds of them, and of arrays, at
+    any depth.
+
+    Data frames make arrays of the lists of a Parquet file.
+    """
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):

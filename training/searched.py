@@ -1,4 +1,6 @@
-"""What agents search in training and evaluation: a corpus, or the documents and paragraphs of finished runs."""
+"""The opening of what agents search in training and evaluation: a corpus, or the documents and paragraphs of finished
+runs.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,13 @@ def open_environment(
     kg: Path | str | None = None,
     top_k: int = 5,
 ) -> Environment:
-    """What a protocol's agent searches. `documents`: finished runs, or one corpus: an index, or a file of passages.
+    """Open what a protocol's agent searches.
 
-    Questions over their own paragraphs search all paragraphs of their runs. `search`: None: as the index says. For the
-    web and for a server no documents are read. `kg`: a graph's folder, or the URL of a server of one. Raises
-    `InvalidInput` for what is missing, a back end and a live tool's key too, or cannot be searched so, and
-    `RetrievalError` for a missing package, model or index, and for a damaged graph.
+    `documents`: finished runs, or one corpus: an index, or a file of passages. Questions over their own paragraphs
+    search all paragraphs of their runs. `search`: how it is searched; None: as the index says. For the web and for a
+    server no documents are read. `kg`: a graph's folder, or the URL of a server that has one. Raises `InvalidInput` for
+    what is missing, be it a back end or a live tool's key, or cannot be searched so, and `RetrievalError` for a missing
+    package, model or index, and for a damaged graph.
     """
     grammar, search = grammar_of(protocol), search or EnvironmentConfig()
     kg = kg if grammar.searches == "graph" else None
@@ -71,7 +74,7 @@ def _are_runs(documents: Sequence[Path]) -> bool:
 
 
 def documents_of_runs(folders: Sequence[Path]) -> Iterator[Document]:
-    """Documents and questions' paragraphs of finished runs. Raises as `open_runs`."""
+    """Read the documents and the questions' paragraphs of finished runs. Raises as `open_runs` does."""
     for run in open_runs(folders):
         for source in run.rows("documents", SourceDocument):
             yield source.document

@@ -20,16 +20,16 @@ _LEAST_WAIT_S, _WAIT_SHARE = 1.0, 0.5
 
 
 class EpisodeLoop(LoopThread):
-    """The event loop of episodes and their tools, in a thread of its own: while the caller's generates, others search.
+    """The event loop of episodes and their tools, in a thread of its own.
 
-    Tools stay on it from step to step of a training.
+    While the caller's thread generates, episodes search. Tools stay on the loop from step to step of a training.
     """
 
     def __init__(self) -> None:
         super().__init__("episodes")
 
     def close(self) -> None:
-        """End it. Searches that hang in threads are left behind."""
+        """End the loop. Searches that hang in threads are left behind."""
         self.end(_cancel_others)
 
 
@@ -42,20 +42,20 @@ async def _cancel_others() -> None:
 
 @dataclass(frozen=True, slots=True)
 class AskedTurn:
-    """A turn that an episode waits for."""
+    """A turn for which an episode waits."""
 
     number: int
-    """Of the episode."""
+    """The number of the episode."""
     ids: list[int]
     room: int
     turn: Future[Continuation]
 
 
 class WaitingTurns:
-    """Gathers the turns that episodes ask for, and gives those that wait to who generates several at once.
+    """The turns that episodes ask for, gathered for a generator that makes several at once.
 
-    Nobody waits for all: for those that were given a turn last, and for half the time that it took, so that a batch is
-    not broken up by moments. Who was late once is not waited for until he comes.
+    A batch does not wait for all episodes: only for those that were given a turn last, and for half the time that it
+    took, so that batches are not broken up by moments. An episode that was late once is not waited for until it comes.
     """
 
     def __init__(self, episodes: int) -> None:
@@ -76,14 +76,14 @@ class WaitingTurns:
         return await asyncio.wrap_future(asked.turn)
 
     def leave(self, number: int) -> None:
-        """An episode has ended."""
+        """Note that an episode has ended."""
         with self._changed:
             self._episodes -= 1
             self._awaited.discard(number)
             self._changed.notify()
 
     def leave_all(self) -> None:
-        """None goes on."""
+        """Note that no episode goes on."""
         with self._changed:
             self._episodes = 0
             self._awaited.clear()
@@ -91,7 +91,10 @@ class WaitingTurns:
             self._changed.notify()
 
     def take(self) -> list[AskedTurn]:
-        """Those that wait, in the order of their episodes; none when no episode goes on. Waits for the first."""
+        """Return the turns that wait, in the order of their episodes; none when no episode goes on.
+
+        It waits for the first.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._asked or not self._episodes)
             self._changed.wait_for(lambda: not self._awaited, timeout=self._wait_s)
@@ -100,7 +103,7 @@ class WaitingTurns:
             return taken
 
     def give(self, taken: Sequence[AskedTurn], made: Sequence[Continuation], seconds: float) -> None:
-        """What was generated, and how long it took."""
+        """Hand over what was generated for these turns, and how long it took."""
         with self._changed:
             self._awaited = {asked.number for asked in taken}
             self._wait_s = max(_LEAST_WAIT_S, _WAIT_SHARE * seconds)

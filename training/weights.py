@@ -19,11 +19,11 @@ from trailforge.training.processes import log
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 PACKAGED = "smollm2"
-"""SmolLM2-135M-Instruct, whose weights come as a package: for trying things out."""
+"""The name of SmolLM2-135M-Instruct, whose weights come as a package, for trying things out."""
 
 
 def base_model(name: str) -> str:
-    """What transformers loads for a base model. `smollm2` is converted once and kept in the user's cache.
+    """Return what transformers loads for a base model. `smollm2` is converted once and kept in the user's cache.
 
     Raises `InvalidInput` for a folder without a model and for a name that is neither here nor can be fetched.
     """
@@ -52,7 +52,7 @@ def _fetchable(name: str) -> str:
 
 
 def packaged_weights() -> Path:
-    """SmolLM2's weights as transformers reads them, converted when they are first asked for.
+    """Return SmolLM2's weights as transformers reads them, converted when they are first asked for.
 
     Raises `ServerUnavailable` when the package is missing, and `InvalidInput` when gguf is, which reads its file.
     """
@@ -74,10 +74,13 @@ class Base:
     tokenizer: Any
     model: Any
     added: tuple[str, ...]
-    """ChatML tokens that its tokenizer did not know; they have weights, which nothing has trained."""
+    """ChatML tokens that the model's tokenizer did not know. They have weights, which nothing has trained."""
 
     def check_learns(self, config: TrainerConfig) -> None:
-        """Raises `InvalidInput` when tokens were added and adapters are all that would be trained and kept."""
+        """Check that the added tokens are learnt.
+
+        Raises `InvalidInput` when tokens were added and adapters are all that would be trained and kept.
+        """
         if self.added and config.lora is not None:
             raise InvalidInput(
                 f"{self.name} has to learn {' and '.join(self.added)}, which adapters do not: train all weights "
@@ -87,7 +90,7 @@ class Base:
 
 
 def load_base(name: str, *, attention: str | None = None) -> Base:
-    """A model to train or to evaluate. Of ChatML tokens that its tokenizer does not know, both are taught.
+    """Load a model to train or to evaluate. Both ChatML tokens are added where its tokenizer does not know them.
 
     The end of a turn begins as a copy of the token by which the model ended its texts so far, the start of one as the
     mean of all tokens. Raises `InvalidInput` when there is no such model, or its tokenizer changes text.
@@ -102,7 +105,7 @@ def load_base(name: str, *, attention: str | None = None) -> Base:
 
 
 def load_tokenizer(name: str) -> Any:
-    """A model's tokenizer, made ready for our conversations. Raises `InvalidInput` when there is none that can be."""
+    """Load a model's tokenizer, made ready for our conversations. Raises `InvalidInput` when that cannot be done."""
     tokenizer = _tokenizer(name)
     _make_ready(tokenizer, name)
     return tokenizer
@@ -144,8 +147,10 @@ def _give_weights(model: Any, tokenizer: Any, added: Sequence[str], known: int, 
 
 
 def load_model(name: str, *, attention: str | None = None) -> Any:
-    """A causal language model in float32: what trains in bfloat16 keeps its weights in full precision. `attention`: by
-    which kernel, as `training.config.Attention`. Raises `InvalidInput` when there is no such model, or no such kernel.
+    """Load a causal language model in float32: what trains in bfloat16 keeps its weights in full precision.
+
+    `attention`: the kernel, as `training.config.Attention`. Raises `InvalidInput` when there is no such model, or no
+    such kernel.
     """
     import torch
     from transformers import AutoModelForCausalLM

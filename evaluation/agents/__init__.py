@@ -57,44 +57,48 @@ else:
 
 
 AGENTS = ("single_shot", "search_o1", "graph_search", "browse")
-"""Those that have a file of their own; the protocols of `protocols` are agents too (`protocol_agents`)."""
+"""Names of the agents that have a file of their own. The protocols of `protocols` are agents too
+(`protocol_agents`).
+"""
 _CHOOSE = "Answer with the letters of all correct options, as `A, C`, or with the one letter where one is correct."
 _LIST = "Several answers are asked for: give all of them, with semicolons between them, and nothing else."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTools:
-    """What an agent answers one question with."""
+    """The tools with which an agent answers one question."""
 
     environment: Environment
-    """What it searches. Its `top_k` is how many passages a search gives."""
+    """What the agent searches. Its `top_k` is the number of passages that a search shows."""
     asker: Asker
-    """Its model, with seed and meter; `sample` tells several episodes on one question apart."""
+    """The agent's model, with seed and meter. Its `sample` tells several episodes on one question apart."""
     sample: int = 0
     count: Callable[[str], int] = estimate_tokens
-    """Tokens of a text: by the model's tokenizer where that is known."""
+    """Counts the tokens of a text: by the model's tokenizer where that is known, else by an estimate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRun:
-    """What an agent did."""
+    """What an agent did on one question."""
 
     answer: str
-    """Empty unless it gave one."""
+    """The agent's answer; empty when it gave none."""
     stop: AgentStop
     messages: tuple[Message, ...]
-    """The conversation, whole; of an agent that holds several, the one that answers."""
+    """The whole conversation. An agent that holds several conversations gives the one that answers."""
     searches: tuple[AgentSearch, ...]
     calls: tuple[AgentCall, ...] = ()
-    """Beside the conversation, in the order in which they were made."""
+    """The model calls beside the conversation, in the order in which they were made."""
     shown: tuple[str, ...] = ()
-    """What each search gave to read, as a model was given it; empty: not known, as of stored runs."""
+    """What each search gave to read, in the words that a model was shown; empty where that is not known, as in stored
+    runs.
+    """
     browse: BrowseRecord | None = None
-    """The whole episode of an agent with several tools; None for others."""
+    """The whole episode of an agent with several tools; None for other agents."""
 
     @property
     def context_tokens(self) -> int:
-        """How long all is together that it was given to read."""
+        """Tokens of all that the agent was given to read."""
         if self.browse is not None:
             return sum(call.tokens for call in self.browse.calls)
         return sum(search.context_tokens for search in self.searches)
@@ -106,18 +110,28 @@ class Agent:
 
     name: str
     config: type[Any]
-    """A frozen dataclass of its numbers; the defaults are its paper's where no field says otherwise."""
+    """The class of the agent's settings, a frozen dataclass. Its defaults are those of the agent's paper where no field
+    says otherwise.
+    """
     run: Callable[[str, AgentTools, Any], Coroutine[Any, Any, AgentRun]]
-    """Question -> what it did. Raises what tools and client raise; a reply that cannot be read is an end, no error."""
+    """Runs the agent on a question with its tools and settings.
+
+    Raises what tools and client raise. A reply that cannot be read ends the episode and is no error.
+    """
     searches: Searched | Literal["any"] = "documents"
-    """`any`: documents, and a knowledge graph where there is one."""
+    """What the agent searches. `any`: documents, and a knowledge graph where there is one."""
     protocol: str = ""
-    """Of `protocols`, that its conversation follows; empty: none."""
+    """The protocol of `protocols` that the agent's conversation follows; empty: none."""
     words: str = ""
-    """Its rules, where they stand in no prompt file and no grammar: with other words it is another agent."""
+    """The agent's rules, where they stand in no prompt file and no grammar. With other rules it counts as another
+    agent.
+    """
 
     def check_graph(self, has_graph: bool) -> None:
-        """Raises `InvalidInput` where a knowledge graph is missing, or given in vain."""
+        """Check that a knowledge graph is there if the agent needs one.
+
+        Raises `InvalidInput` when it is missing, or given in vain.
+        """
         if self.searches == "graph" and not has_graph:
             raise InvalidInput(f"{self.name} searches a knowledge graph too; give one", field="--kg")
         if has_graph and self.searches not in ("graph", "any"):
@@ -125,7 +139,7 @@ class Agent:
 
 
 def load_agent(name: str) -> Agent:
-    """The declaration of an agent. Raises `InvalidInput` that lists those there are."""
+    """Load the declaration of an agent. Raises `InvalidInput`, with the list of agents, for an unknown name."""
     if name in AGENTS:
         return import_module(f"{__name__}.{name}").AGENT
     protocol_agents = import_module(f"{__name__}.protocol_agents").AGENTS
@@ -135,8 +149,11 @@ def load_agent(name: str) -> Agent:
 
 
 def ask_for(question: Question, protocol: str) -> str:
-    """A question as an agent is asked it: with how options are chosen, unless its protocol's rules say so, and that
-    several answers are wanted."""
+    """Write a question as an agent is asked it.
+
+    How options are chosen is added, unless the rules of its protocol say so; that several answers are wanted is added,
+    too.
+    """
     if question.kind == "options" and protocol != R_SEARCH.name:
         return f"{question.question}\n{_CHOOSE}"
     return f"{question.question}\n{_LIST}" if question.kind == "set" else question.question

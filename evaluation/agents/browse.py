@@ -37,23 +37,27 @@ class BrowseAgentConfig:
     """How a research agent is asked, and how far it may go."""
 
     writing: Writing = "native"
-    """`native` offers tools to a server that takes them; `tags` has calls in the text, for any server."""
+    """How the agent writes its calls. `native` offers tools to a server that takes them; `tags` puts calls in the text,
+    for any server.
+    """
     context: str = "all"
-    """What the model is shown: `all`; `newest:K`, the newest K results; or `summary:TOKENS`, its own summary."""
+    """What the model is shown: `all`; `newest:K`, the newest K results; or `summary:TOKENS`, its own summary after so
+    many tokens.
+    """
     sends_thoughts: bool = True
-    """Whether earlier thoughts are sent back, as `reasoning_content`."""
+    """Whether earlier thoughts are sent back to the model, as `reasoning_content`."""
     max_calls: int = 300
-    """Calls of tools in an episode."""
+    """Most calls of tools in an episode."""
     max_at_once: int = 8
-    """Calls of one turn."""
+    """Most calls of one turn."""
     max_tokens: int = 131_072
-    """The longest prompt together with its turn."""
+    """Most tokens of a prompt together with the turn that answers it."""
     max_spent: int | None = None
     """Tokens of all prompts and replies of an episode together; None sets no cap."""
     turn_tokens: int = 4096
-    """Room of one turn, its thought included."""
+    """Most tokens of one turn, its thought included."""
     max_refusals: int = 3
-    """How many turns that cannot be read are answered with what is wrong."""
+    """How many turns that cannot be read are answered with what is wrong. The next one ends the episode."""
     temperature: float = 0.7
     top_p: float = 0.95
 
@@ -68,7 +72,7 @@ class BrowseAgentConfig:
             raise InvalidInput("has to be twice turn_tokens or more", field="max_tokens")
 
     def episode(self, top_k: int) -> BrowseConfig:
-        """The same for the loop."""
+        """Return these settings in the form in which the episode loop takes them."""
         return BrowseConfig(
             writing=self.writing,
             context=read_rule(self.context),
@@ -84,7 +88,7 @@ class BrowseAgentConfig:
 
 
 async def run(question: str, tools: AgentTools, config: BrowseAgentConfig) -> AgentRun:
-    """One episode. Raises `InvalidInput` where there are no pages to open, or the model is asked in one text."""
+    """Run one episode. Raises `InvalidInput` where there are no pages to open, or the model is asked in one text."""
     environment, asker = tools.environment, tools.asker
     if environment.pages is None:
         raise InvalidInput(f"{BROWSE} opens pages; give an index, documents or a search server (not the web itself)")
@@ -113,7 +117,9 @@ async def run(question: str, tools: AgentTools, config: BrowseAgentConfig) -> Ag
 
 
 def plain_messages(record: BrowseRecord) -> tuple[Message, ...]:
-    """The conversation as plain turns, for who reads texts: of native calls each turn as tags would write it."""
+    """Return the conversation as plain turns, for readers of text: native calls stand in each turn as tags would write
+    them.
+    """
     return tuple(
         Message(role=each.role, content=_plain(each, record), train=each.role == "assistant")
         for each in record.messages

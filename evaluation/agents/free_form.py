@@ -1,4 +1,4 @@
-"""What agents without a protocol of ours have in common: how they search and ask, and how their answers are read."""
+"""What agents without a protocol of ours share: how they search and ask, and how their answers are read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from trailforge.schemas import AgentCall, AgentSearch, AgentStop, InvalidInput, 
 PROMPTS = Prompts("trailforge.evaluation.agents")
 NO_DOCUMENTS = "(no documents were found)"
 AGAIN, LOST = "_again", "_lost"
-"""Ends of purposes: of a step that is asked once more, and of one whose second reply cannot be read either."""
+"""Endings of a call's purpose: for a step that is asked once more, and for one whose second reply cannot be read
+either.
+"""
 
 _BOX = "\\boxed{"
 _FINAL = re.compile(r"(?:^#++|\*\*)[ \t]*+final answer[ \t*:]*+(.*)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
@@ -32,7 +34,7 @@ _LATEX_TEXT = re.compile(r"\\text(?:bf|it)?\{(.*)\}", re.DOTALL)
 
 
 class Recorder:
-    """An agent's tools, which write down what it does with them, in order."""
+    """An agent's tools, which record in order what the agent does with them."""
 
     def __init__(self, tools: AgentTools) -> None:
         self.searches: list[AgentSearch] = []
@@ -42,7 +44,7 @@ class Recorder:
         self._tools = tools
 
     def run(self, answer: str, stop: AgentStop, messages: Iterable[Message]) -> AgentRun:
-        """What was done, all together."""
+        """Return all that was done as one run."""
         return AgentRun(
             answer=answer,
             stop=stop,
@@ -53,7 +55,7 @@ class Recorder:
         )
 
     def recorded(self, respond: Respond, show: Callable[[Observation], str]) -> Respond:
-        """Tools that keep every search. `show`: what a model is given of what was found."""
+        """Return tools that record every search. `show`: writes what was found as a model is given it."""
 
         async def respond_recorded(search: Search) -> Observation:
             with timing() as clock:
@@ -68,7 +70,7 @@ class Recorder:
         return respond_recorded
 
     async def search_documents(self, question: str, query: str) -> Observation:
-        """What documents alone have. Raises what the tools raise."""
+        """Search the documents alone. Raises what the tools raise."""
 
         async def respond(search: Search) -> Observation:
             return await self._tools.environment.search_documents(question, search, self._tools.asker.meter)
@@ -76,8 +78,10 @@ class Recorder:
         return await self.recorded(respond, document_text)(Search(query=query))
 
     async def search_facts(self, question: str, search: Search) -> str:
-        """What a knowledge graph has and documents too, or documents alone where there is no graph, with the facts by
-        which they were found: as a model is given it."""
+        """Search a knowledge graph and documents, or documents alone where there is no graph.
+
+        The text is what a model is given, with the facts by which passages were found.
+        """
         environment, meter = self._tools.environment, self._tools.asker.meter
         documents, noted, facts = environment.documents, list[FoundPassage](), list[str]()
         room = documents.tokens if isinstance(documents, BudgetedRetriever) else None
@@ -96,13 +100,13 @@ class Recorder:
         return show(await self.recorded(respond, show)(search))
 
     async def ask(self, prompt: str, *, purpose: str, sampling: Sampling) -> Reply:
-        """A call beside the conversation."""
+        """Make a call beside the conversation."""
         reply = await self._complete(prompt, purpose=purpose, sampling=sampling, is_turn=False)
         self.calls.append(AgentCall(purpose=purpose, prompt=prompt, reply=reply.text, is_cut=reply.is_cut))
         return reply
 
     async def turn(self, prompt: str | Sequence[ChatTurn], *, purpose: str, sampling: Sampling) -> Reply:
-        """A turn of the conversation: `prompt` is all of it so far, in the style of the model."""
+        """Make a turn of the conversation. `prompt`: all of it so far, in the style of the model."""
         return await self._complete(prompt, purpose=purpose, sampling=sampling, is_turn=True)
 
     async def _complete(
@@ -125,7 +129,7 @@ class Recorder:
 
 
 def record_search(search: Search, found: Observation, *, context_tokens: int, seconds: float) -> AgentSearch:
-    """A search and what it brought, as it is stored. `seconds`: 0.0 where they are not known."""
+    """Write down a search and what it brought, as it is stored. `seconds`: 0.0 where they are not known."""
     made = [source for each in found.passages if isinstance(each, MadePassage) for source in each.sources]
     return AgentSearch(
         query=search.query,
@@ -143,23 +147,23 @@ def record_search(search: Search, found: Observation, *, context_tokens: int, se
 
 
 def check_documents(tools: AgentTools, agent: str) -> None:
-    """Raises `InvalidInput` when there is nothing to search."""
+    """Check that there is something to search. Raises `InvalidInput` when there is nothing."""
     if tools.environment.documents is None:
         raise InvalidInput(f"{agent} searches documents; give --documents, or --retrieval web")
 
 
 def sampling_of(temperature: float, top_p: float, max_tokens: int, *stop: str, **rare: Any) -> Sampling:
-    """How a reply is drawn. `rare`: as `Sampling.rare`."""
+    """Put together how a reply is sampled. `rare`: as in `Sampling.rare`."""
     return Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens, stop=stop, **rare)
 
 
 def document_text(found: Observation) -> str:
-    """A line for each passage; nothing in it can pose as a mark of an agent or of a chat template."""
+    """Write one line for each passage. Nothing in it can pose as a mark of an agent or of a chat template."""
     return "\n".join(passage_lines(found.passages)) or NO_DOCUMENTS
 
 
 def fact_text(found: Observation, facts: Sequence[str] = ()) -> str:
-    """Triples and facts, each once, where there are any; then passages. Headings say which is which."""
+    """Write triples and facts, each once, where there are any; then passages. Headings say which is which."""
     lines = dict.fromkeys([*map(triple_line, found.triples), *map(one_line, facts)])
     documents = f"Documents\n{document_text(found)}"
     return "\n".join(["Facts", *lines, "", documents]) if lines else documents
@@ -168,8 +172,11 @@ def fact_text(found: Observation, facts: Sequence[str] = ()) -> str:
 def with_facts(
     passages: Sequence[Passage], led: Mapping[str, Sequence[str]], room: int | None, count: Callable[[str], int]
 ) -> tuple[tuple[Passage, ...], list[str]]:
-    """Passages with the facts by which they were found (`led`: by their ids), each once: the most that fit together
-    into so many tokens, in their order; of one passage as many of its facts. None: all of them."""
+    """Return the passages with the facts by which they were found (`led`: by the passages' ids), each fact once.
+
+    As many as fit together into `room` tokens are taken, in their order; of one passage, as many of its facts as fit.
+    None: all of them.
+    """
     for most in range(len(passages), 0, -1):
         kept = tuple(passages[:most])
         facts = list(dict.fromkeys(one_line(fact) for each in kept for fact in led.get(each.id, ())))
@@ -183,9 +190,9 @@ def with_facts(
 
 
 def facts_of(found: FoundPassage) -> list[str]:
-    """The facts that led to a passage, as far as they say more than it does.
+    """Return the facts that led to a passage, as far as they say more than it does.
 
-    In `hippo_rag_plain` and `hyper_graph_rag_plain` they are its own sentences; other back ends name none.
+    In `hippo_rag_plain` and `hyper_graph_rag_plain` they are the passage's own sentences; other back ends name none.
     """
     why, passage = found.why, found.passage
     if why.startswith(_STATES):
@@ -198,7 +205,10 @@ def facts_of(found: FoundPassage) -> list[str]:
 
 
 def note_finds(documents: Retriever | None, noted: list[FoundPassage]) -> Retriever | None:
-    """The same retriever, which adds to `noted` what its index finds; one without an index notes nothing."""
+    """Return the same retriever, which adds to `noted` what its index finds.
+
+    A retriever without an index adds nothing.
+    """
     if isinstance(documents, BudgetedRetriever):
         return replace(documents, retriever=cast(Retriever, note_finds(documents.retriever, noted)))
     if isinstance(documents, OpenIndex):
@@ -230,12 +240,12 @@ class _Noting:
 
 
 def triple_line(triple: Sequence[str]) -> str:
-    """A triple as one line."""
+    """Write a triple as one line."""
     return f"({' | '.join(map(one_line, triple))})"
 
 
 def boxed_answer(text: str) -> str:
-    """What the last `\\boxed{}` of a text holds, `\\text{}` within it taken off; empty without one."""
+    """Return what the last `\\boxed{}` of a text holds, with `\\text{}` within it taken off; empty without a box."""
     start = text.rfind(_BOX)
     if start < 0:
         return ""
@@ -250,13 +260,13 @@ def boxed_answer(text: str) -> str:
 
 
 def read_final_answer(text: str) -> str:
-    """What stands below a heading "Final Answer"; the whole text without one."""
+    """Return what stands below a heading "Final Answer"; the whole text without one."""
     found = _FINAL.search(text)
     return (found[1].strip() if found else "") or text.strip()
 
 
 def build_exchange(prompt: str, reply: str) -> tuple[Message, Message]:
-    """A conversation of one question and one reply."""
+    """Write a conversation of one question and one reply."""
     return (
         Message(role="user", content=prompt, train=False),
         Message(role="assistant", content=reply, train=True),

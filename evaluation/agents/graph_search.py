@@ -82,22 +82,25 @@ _BULLET = re.compile(r"(?:[-*•]|\d{1,9}[.)])\s++")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphSearchConfig:
-    """Limits and sampling. Temperature, rounds and that there is no limit of sub-queries are the authors'."""
+    """Limits and sampling of the agent. Temperature, rounds and the lack of a limit of sub-queries are the authors'."""
 
     prompt: Literal["ours", "published"] = "ours"
-    """`published`: the figures' words, which ask for no box; in ours what is printed nowhere."""
+    """Which prompts are used. `published`: the figures' words, which ask for no box, with our words for what is printed
+    nowhere.
+    """
     max_sub_queries: int = 0
-    """Of a channel, those that are asked; 0: all."""
+    """Most sub-queries that are asked in a channel; 0: all."""
     max_rounds: int = 1
-    """Of verification and expansion, in a channel; 0: no draft is made, and nothing verified."""
+    """Most rounds of verification and expansion in a channel; 0: no draft is made, and nothing is verified."""
     max_expanded: int = 5
-    """Further queries of a round."""
+    """Most further queries of a round."""
     boxed: bool = True
-    """Ask for the final answer in a box, which is ours. False is the papers' way: no form is asked for, and what stands
-    below a heading "Final Answer", or else the whole text, is the answer (RAGSearch's `eval.py`). Contain-EM alone can
-    tell then what such a text is worth: F1 is between 2 and 14 in RAGSearch (table 7)."""
+    """Whether the final answer is asked for in a box, which is our addition. False is the papers' way: no form is asked
+    for, and what stands below a heading "Final Answer", or else the whole text, is the answer (RAGSearch's `eval.py`).
+    Contain-EM alone can tell then what such a text is worth: F1 is between 2 and 14 in RAGSearch (table 7).
+    """
     step_tokens: int = 1024
-    """Of every call but the last."""
+    """Most tokens of every call but the last."""
     answer_tokens: int = 2048
     temperature: float = 0.0
     top_p: float = 1.0
@@ -111,7 +114,7 @@ class GraphSearchConfig:
 
     @property
     def asks_for_box(self) -> bool:
-        """Whether it does."""
+        """Whether the final answer is asked for in a box."""
         return self.boxed and self.prompt == "ours"
 
 
@@ -125,8 +128,11 @@ class _Asked:
 
 
 async def run(question: str, tools: AgentTools, config: GraphSearchConfig) -> AgentRun:
-    """One workflow; `messages` is its last call, all others are `calls`. Raises as `Agent.run`; a window that overflows
-    after the first call is an end (`too_long`)."""
+    """Run the workflow on one question.
+
+    `messages` of the run is its last call, and `calls` are all others. Raises as `Agent.run` does. A prompt that no
+    longer fits the model's context ends the episode (`too_long`), unless it is the first.
+    """
     check_documents(tools, "graph_search")
     workflow = _Workflow(question, tools, config)
     answer, messages, stop = "", (), "too_long"
@@ -289,19 +295,19 @@ def _history(asked: Sequence[_Asked]) -> str:
 
 
 def read_sub_queries(reply: str) -> list[str]:
-    """The questions of a decomposition, in order; empty when there are none to be read."""
+    """Read the questions of a decomposition, in order; empty when none can be read."""
     found = (_STRING.match(part) for part in _SUB_QUERY.split(reply)[1:])
     return [text for match in found if match and (text := _plain(match[1]))]
 
 
 def read_triples(reply: str) -> list[tuple[Labels, ...]]:
-    """The triples of each sub-query of a decomposition, in order; those without any are left out."""
+    """Read the triples of each sub-query of a decomposition, in order. Sub-queries without triples are left out."""
     parts = (_TRIPLE.findall(part) for part in _SUB_QUERY.split(reply)[1:])
     return [tuple(Labels(*map(_plain, triple)) for triple in triples) for triples in parts if triples]
 
 
 def read_list(reply: str) -> list[str]:
-    """The texts of the first list in a reply, each once."""
+    """Read the texts of the first list in a reply, each once."""
     start = reply.find("[")
     inside = reply[start:] if start >= 0 else ""
     found = _DOUBLE.findall(inside) or _SINGLE.findall(inside)
@@ -309,13 +315,13 @@ def read_list(reply: str) -> list[str]:
 
 
 def read_expanded_triples(reply: str) -> list[str]:
-    """The triples of a list of lists, as texts; a plain list of three texts is none."""
+    """Read the triples of a list of lists, as texts. A plain list of three texts is no triple."""
     triples = _TRIPLE.findall(reply[reply.find("[") + 1 :])
     return list(dict.fromkeys(triple_line([_plain(part) for part in triple]) for triple in triples))
 
 
 def read_bars(text: str) -> list[Labels]:
-    """The triples of a text that is nothing but triples `(a | b | c)`, with commas where there are no bars."""
+    """Read a text that is nothing but triples `(a | b | c)`, with commas where there are no bars."""
     text = text.strip()
     if not (text.startswith("(") and text.endswith(")")):
         return []
@@ -325,7 +331,7 @@ def read_bars(text: str) -> list[Labels]:
 
 
 def read_evidence(reply: str) -> list[str]:
-    """The lines of a reply that are triples, each triple once, as `(a | b | c)`; whatever else it says is left out."""
+    """Read the lines of a reply that are triples, each triple once, as `(a | b | c)`. All other lines are left out."""
     found: list[Sequence[str]] = []
     for line in reply.splitlines():
         text = _BULLET.sub("", line.strip(), count=1).rstrip(" .,;")
@@ -335,25 +341,28 @@ def read_evidence(reply: str) -> list[str]:
 
 
 def read_answer_line(reply: str) -> str:
-    """A short answer, on one line; empty where it says that it is not known."""
+    """Read a short answer on one line; empty where the reply says that it is not known."""
     line = next((line.strip() for line in reply.splitlines() if line.strip()), "")
     is_unknown = line.strip(" .()").casefold() in _UNKNOWN or _NOT_GIVEN.match(line)
     return "" if is_unknown else line.removesuffix(".")
 
 
 def read_verdict(reply: str) -> bool:
-    """Whether an analysis concludes with Yes: its last yes or no counts, and without one it is no."""
+    """Say whether an analysis concludes with Yes. Its last yes or no counts; without one it is no."""
     found = _VERDICT.findall(reply)
     return bool(found) and found[-1].lower() == "yes"
 
 
 def unknown_entities(triples: Sequence[Labels]) -> list[int]:
-    """The numbers of the entities that are still to be named, in order of appearance."""
+    """Return the numbers of the entities that are still to be named, in order of appearance."""
     return list(dict.fromkeys(int(number) for triple in triples for part in triple for number in _ENTITY.findall(part)))
 
 
 def read_entities(reply: str, unknown: Sequence[int]) -> dict[int, str]:
-    """Names by number, of the entities that were asked for; a name without any for the only one that was."""
+    """Read the names, by number, of the entities that were asked for.
+
+    A name without a number is that of the only one asked for.
+    """
     named = {int(number): read_answer_line(name.rstrip(" *`_")) for number, name in _NAMED.findall(reply)}
     lines = [line for line in reply.splitlines() if line.strip()]
     if len(unknown) == len(lines) == 1 and not _ENTITY.search(reply):
@@ -362,7 +371,7 @@ def read_entities(reply: str, unknown: Sequence[int]) -> dict[int, str]:
 
 
 def with_names(triples: Sequence[Labels], names: Mapping[int, str]) -> tuple[Labels, ...]:
-    """Triples with the known names in the place of `Entity#k`."""
+    """Return triples with the known names in the place of `Entity#k`."""
     return tuple(Labels(*(_filled(part, names) for part in triple)) for triple in triples)
 
 
@@ -371,7 +380,7 @@ def _filled(text: str, names: Mapping[int, str]) -> str:
 
 
 def search_of(triples: Sequence[Labels]) -> Search:
-    """What is searched for triples: their words without what is not known, their known entities, their relations."""
+    """Return the search for triples: their words without what is not known, their known entities, their relations."""
     ends = (end for triple in triples for end in (triple.head, triple.tail))
     words = (_ENTITY.sub(" ", " ".join(triple)) for triple in triples)
     return Search(
@@ -382,7 +391,7 @@ def search_of(triples: Sequence[Labels]) -> Search:
 
 
 def write_triples(triples: Sequence[Labels]) -> str:
-    """On one line."""
+    """Write triples on one line."""
     return ", ".join(f"({' | '.join(triple)})" for triple in triples)
 
 

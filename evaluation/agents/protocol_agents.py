@@ -29,21 +29,30 @@ class ProtocolAgentConfig:
     """How an agent of a protocol is asked. Five searches are RAGSearch's (appendix B)."""
 
     prompt: Literal["ours", "published"] = "ours"
-    """`published`: what released checkpoints were trained with (`evaluation.agents.published`)."""
+    """Which prompts are used. `published`: those with which released checkpoints were trained
+    (`evaluation.agents.published`).
+    """
     chat: bool = False
-    """Send the published prompt as turns of a chat, for models that were not trained on it. Released checkpoints were
-    trained on one text, which a chat cannot give them; without this it goes to the server's completions."""
+    """Whether the published prompt is sent as turns of a chat, for models that were not trained on it.
+
+    Released checkpoints were trained on one text, which a chat cannot give them; if this is off, the prompt goes to the
+    server's completions.
+    """
     published_system: str = ""
-    """Stands in the place of the system turn that comes with the published text."""
+    """Text in the place of the system turn that comes with the published prompt; empty: that system turn."""
     max_searches: int = 5
-    """One turn more is left to answer. A protocol with a fixed number has that."""
+    """Most searches of an episode, with one more turn left to answer. A protocol with a fixed number keeps that
+    number.
+    """
     max_tokens: int = 8192
-    """See `EpisodeConfig.max_tokens`."""
+    """Most tokens of an episode, as `EpisodeConfig.max_tokens`."""
     turn_tokens: int = 2048
     thought_tokens: int = 0
-    """See `EpisodeConfig.thought_tokens`."""
+    """Tokens that a reasoning model may think before each turn, as `EpisodeConfig.thought_tokens`."""
     max_refusals: int = 0
-    """See `EpisodeConfig.max_refusals`. Published agents are told, or not, as in their training."""
+    """How many malformed turns are answered, as `EpisodeConfig.max_refusals`. Published agents are told, or not, as in
+    their training.
+    """
     temperature: float = 0.7
     top_p: float = 1.0
 
@@ -54,7 +63,7 @@ class ProtocolAgentConfig:
 
 
 async def run_protocol(question: str, tools: AgentTools, config: ProtocolAgentConfig, *, protocol: str) -> AgentRun:
-    """One episode. Raises `InvalidInput` for tools or published words that the protocol does not have."""
+    """Run one episode. Raises `InvalidInput` for tools or published words that the protocol does not have."""
     grammar = _grammar(protocol, tools, config)
     tools.environment.check(grammar)
     asker, recorder = tools.asker, Recorder(tools)
@@ -116,4 +125,4 @@ AGENTS = {
     )
     for name, grammar in PROTOCOLS.items()
 }
-"""By name, which is the protocol's."""
+"""The agents by name, which is the protocol's."""

@@ -30,10 +30,12 @@ from trailforge.protocols import GRAPH_R1, KG_SEARCH, REACT, SEARCH_R1, Grammar,
 from trailforge.schemas import InvalidInput, MalformedReply, estimate_tokens
 
 TEMPLATE = "<|im_start|>system\n{{system}}<|im_end|>\n<|im_start|>user\n{{user}}<|im_end|>\n<|im_start|>assistant\n"
-"""Qwen2.5's marks."""
+"""The template of a conversation in Qwen2.5's marks."""
 
 QWEN_SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
-"""What the template of Qwen2.5-Instruct adds by itself; that of the base model, "You are a helpful assistant."."""
+"""The system turn that the template of Qwen2.5-Instruct adds by itself. The base model's is "You are a helpful
+assistant.".
+"""
 
 SEARCH_R1_USER = (
     "Answer the given question. "
@@ -99,27 +101,27 @@ class PublishedGrammar(Grammar):
     """A protocol as its released agents know it. Turns are read as their authors' loop reads them."""
 
     user: str
-    """User turn, with `{question}`."""
+    """The user turn, with `{question}` in it."""
     ends_in_question_mark: bool = False
-    """Whether a question without one is given a question mark."""
+    """Whether a question mark is added to a question without one."""
     segment: str
-    """What stands between two turns of the agent in the one text, with `{result}`."""
+    """What stands between two turns of the agent in the one text, with `{result}` in it."""
     result_form: str
-    """With `{result}`."""
+    """The form of a result, with `{result}` in it."""
     result_tokens: int
-    """Longest result; what is beyond is cut off."""
+    """Most tokens of a result; what is beyond is cut off."""
     invalid: str = ""
-    """What an unreadable turn is told; empty: the episode ends there."""
+    """What an agent is told after an unreadable turn; empty: the episode ends there."""
 
     def user_turn(self, question: str) -> str:
-        """As `Grammar.user_turn`."""
+        """Write the user turn, as `Grammar.user_turn` does."""
         question = question.strip()
         if self.ends_in_question_mark and not question.endswith("?"):
             question += "?"
         return self.user.replace("{question}", question)
 
     def parse_turn(self, text: str, *, strict: bool = False) -> Turn:
-        """The first search or answer that is closed, whatever stands around it. Raises `MalformedReply`."""
+        """Read the first search or answer that is closed, whatever stands around it. Raises `MalformedReply`."""
         text += self.missing_end(text)
         starts = {name: text.find(f"<{name}>") for name in (self.search_tag, "answer")}
         closed = [
@@ -138,25 +140,25 @@ class PublishedGrammar(Grammar):
         return Turn(thought=thought, search=self.read_search(body)[0])
 
     def render_result(self, observation: Observation) -> str:
-        """As `Grammar.render_result`, in the published form."""
+        """Write a tool turn, as `Grammar.render_result` does, in the published form."""
         if observation.message:
             return observation.message
         result = shorten(self.write_result(observation), self.result_tokens)
         return self.result_form.replace("{result}", result)
 
     def result_segment(self, result: str) -> str:
-        """As `Grammar.result_segment`."""
+        """Write what stands between two turns, as `Grammar.result_segment` does."""
         if self.invalid and result == self.invalid:
             return f"\n{result}\n"
         return self.segment.replace("{result}", result)
 
     def refusal(self, problem: str) -> Observation:
-        """As `Grammar.refusal`: the same words whatever the problem."""
+        """Write what an agent is told after a malformed turn: the same words whatever the problem."""
         return Observation(message=self.invalid)
 
 
 def shorten(text: str, limit: int) -> str:
-    """The longest beginning of a text that has at most `limit` tokens, as they are estimated."""
+    """Return the longest beginning of a text that has at most `limit` tokens, as they are estimated."""
     if estimate_tokens(text) <= limit:
         return text
     low, high = 0, len(text)
@@ -167,13 +169,13 @@ def shorten(text: str, limit: int) -> str:
 
 
 def write_quoted_titles(observation: Observation) -> str:
-    """A line `Doc 1(Title: "…") text` for each passage."""
+    """Write one line, `Doc 1(Title: "…") text`, for each passage."""
     passages = enumerate(observation.passages, start=1)
     return "\n".join(f'Doc {n}(Title: "{one_line(p.title)}") {one_line(p.text)}' for n, p in passages)
 
 
 def write_knowledge(observation: Observation) -> str:
-    """A JSON object of the passages, each with the back end's score as its coherence."""
+    """Write a JSON object of the passages, each with the back end's score as its coherence."""
     results = [
         {"<knowledge>": one_line(f"{p.title}: {p.text}" if p.title else p.text), "<coherence>": round(p.score, 3)}
         for p in observation.passages
@@ -182,7 +184,7 @@ def write_knowledge(observation: Observation) -> str:
 
 
 def write_numbered(observation: Observation) -> str:
-    """A line `1. Title: text` for each passage."""
+    """Write one line, `1. Title: text`, for each passage."""
     passages = enumerate(observation.passages, start=1)
     return "\n".join(f"{n}. {one_line(f'{p.title}: {p.text}' if p.title else p.text)}" for n, p in passages)
 
@@ -231,7 +233,10 @@ _PUBLISHED = {
 
 
 def published_grammar(protocol: str) -> PublishedGrammar:
-    """A protocol in its published words. Raises `InvalidInput` that lists those there are."""
+    """Return a protocol in its published words.
+
+    Raises `InvalidInput`, with the list of such protocols, when there is none.
+    """
     if protocol not in _PUBLISHED:
         raise InvalidInput(
             f"no published prompt of {protocol} is kept here; there are those of {', '.join(_PUBLISHED)}; say ours",

@@ -14,9 +14,9 @@ Values are put in the place of `{{name}}`; figures write `{name}`, and `{{` for 
 from __future__ import annotations
 
 SEARCH_O1_TOP_K = 20
-"""Of the tokens that a turn is drawn from (`--top_k_sampling`)."""
+"""Number of tokens among which each token of a turn is drawn (`--top_k_sampling`)."""
 SEARCH_O1_READING_PENALTY = 1.05
-"""Of repetition, in the call that reads; turns have it of QwQ alone."""
+"""Penalty of repetition in the call that reads. Turns have it for QwQ alone."""
 
 SEARCH_O1 = """\
 You are a reasoning assistant with the ability to perform web searches to help you answer the user’s question \
@@ -274,4 +274,4 @@ GRAPH_SEARCH = {
     "answer": _ANSWER,
     "expand": _EXPAND,
 }
-"""By step."""
+"""The prompts of GraphSearch, by step."""

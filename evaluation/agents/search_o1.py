@@ -45,9 +45,9 @@ SEARCHED_BEFORE = "This query was searched for before: see its result above."
 NOTHING_HELPFUL = "No helpful information found."
 
 FOUND = "Final Information"
-"""Heads what the reading call found."""
+"""The heading of what the reading call found."""
 READING = "search_o1_read"
-"""Purpose of that call."""
+"""The purpose of the call that reads what a search found."""
 MARKS = (BEGIN_QUERY, END_QUERY, BEGIN_RESULT, END_RESULT)
 _MARK = re.compile("|".join(map(re.escape, MARKS)))
 _KEPT_STEPS = 5
@@ -56,20 +56,25 @@ _KEPT_STEPS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchO1Config:
-    """Limits and sampling: what the authors' code has where it has something."""
+    """Limits and sampling of the agent: those of the authors' code where it has them."""
 
     prompt: Literal["ours", "published"] = "ours"
-    """`published`: in the words of RAGSearch's figures 5 to 7, drawn as the authors' code draws (`top_k`, and in the
-    call that reads a penalty of repetition, which the server has to take)."""
+    """Which prompts are used.
+
+    `published`: the words of RAGSearch's figures 5 to 7, with the sampling of the authors' code (`top_k`, and a penalty
+    of repetition in the call that reads, which the server has to support).
+    """
     max_searches: int = 10
-    """Those that are run; in the authors' code ten on multi-hop questions, five on others. Further ones, and queries
-    made twice, are told so and take a turn."""
+    """Most searches that are run; in the authors' code ten on multi-hop questions, five on others.
+
+    A further search, and a query made twice, is answered with a note that says so, and takes a turn.
+    """
     max_turns: int = 15
     max_tokens: int = 16384
-    """Of the conversation after the question, results included."""
+    """Most tokens of the conversation after the question, results included."""
     turn_tokens: int = 8192
     reading_tokens: int = 2048
-    """Of the call that reads what a search has found."""
+    """Most tokens of the call that reads what a search has found."""
     temperature: float = 0.7
     top_p: float = 0.8
 
@@ -80,8 +85,11 @@ class SearchO1Config:
 
 
 async def run(question: str, tools: AgentTools, config: SearchO1Config) -> AgentRun:
-    """One conversation, with the calls that read for it beside it. Raises as `Agent.run`; a window that overflows after
-    the first turn is an end (`too_long`)."""
+    """Run one conversation, with the calls that read for it beside it.
+
+    Raises as `Agent.run` does. A prompt that no longer fits the model's context ends the episode (`too_long`), unless
+    it is the first.
+    """
     check_documents(tools, "search_o1")
     conversation = _Conversation(question, tools, config)
     stop: AgentStop | None = None
@@ -174,7 +182,7 @@ class _Conversation:
 
 
 def up_to_search(reply: Reply) -> str:
-    """The turn up to the end of its first search, which is closed where the server took its end off."""
+    """Return the turn up to the end of its first search, which is closed where the server took its end off."""
     text = turn_text(reply)
     start = text.find(BEGIN_QUERY)
     if start < 0:
@@ -186,21 +194,24 @@ def up_to_search(reply: Reply) -> str:
 
 
 def query_of(turn: str) -> str:
-    """What a turn searches for at its end; empty when it does not."""
+    """Return what a turn searches for at its end; empty when it does not search."""
     if not turn.endswith(END_QUERY):
         return ""
     return turn.removesuffix(END_QUERY).rpartition(BEGIN_QUERY)[2].strip() if BEGIN_QUERY in turn else ""
 
 
 def information_of(reply: str) -> str:
-    """What the reading call found: what stands below its last heading, or nothing helpful."""
+    """Return what the reading call found: the text below its last heading, or that nothing helpful was found."""
     _, heading, found = reply.rpartition(FOUND)
     return (heading and found.lstrip("*: \n").strip()) or NOTHING_HELPFUL
 
 
 def previous_steps(texts: Iterable[str]) -> str:
-    """Turns and results, in order, as numbered steps without marks; of more than five the first, the last four, and all
-    searches and what they found. A result is one step, so that nothing in it can pose as another."""
+    """Return turns and results, in order, as numbered steps without marks.
+
+    Of more than five steps, the first, the last four, and all searches and what they found are kept. A result is one
+    step, so that nothing in it can pose as another.
+    """
     steps: list[tuple[str, bool]] = []
     for text in texts:
         if text.startswith(BEGIN_RESULT) and text.endswith(END_RESULT):

@@ -21,16 +21,19 @@ from trailforge.schemas import AgentStop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SingleShotConfig:
-    """How the one answer is drawn."""
+    """How the one answer is sampled."""
 
     answer_tokens: int = 2048
-    """Of the reply, its reasoning included."""
+    """Most tokens of the reply, its reasoning included."""
     temperature: float = 0.7
     top_p: float = 0.8
 
 
 async def run(question: str, tools: AgentTools, config: SingleShotConfig) -> AgentRun:
-    """One search, one answer. A reply without a box is `malformed`, a cut one `too_long`. Raises as `Agent.run`."""
+    """Search once and answer once. A reply without a box is `malformed`, a cut one `too_long`.
+
+    Raises as `Agent.run` does.
+    """
     check_documents(tools, "single_shot")
     recorder = Recorder(tools)
     found = await recorder.search_documents(question, question)

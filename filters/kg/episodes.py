@@ -1,4 +1,4 @@
-"""Why a KG-search episode is rejected. No filter asks a model."""
+"""Reasons to reject a KG-search episode. None of these filters asks a model."""
 
 from __future__ import annotations
 
@@ -36,23 +36,29 @@ from trailforge.schemas import Hop, KgStep, KgTrajectory, KgTriple, Passage, Ver
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgEpisodeFilterConfig:
-    """What is asked of an episode."""
+    """Which filters an episode has to pass, with their limits."""
 
     GONE: ClassVar[Mapping[str, str]] = {
         "known_early": "see `bridges`; the answer itself may not be said before it is read"
     }
     min_reward: float | None = None
-    """None: no right answer is put aside for what it is paid. A reward is lower for a full name, which F1 measures by
-    the words of a short gold answer, and for each surplus search; episodes are ranked by it all the same."""
+    """Least reward of an episode; None: no right answer is rejected for its reward.
+
+    A reward is lower for a full name, which F1 measures by the words of a short gold answer, and for each surplus
+    search. Episodes are ranked by it in any case.
+    """
     bridges: Bridges = "checked"
     grounded: bool = True
-    """The final answer has to stand in what was read."""
+    """Whether the final answer has to stand in what was read."""
     intermediate_answers: bool = True
-    """Guided episodes have to be right at every hop."""
+    """Whether guided episodes have to be right at every hop."""
 
 
 def judge_kg_episode(row: KgTrajectory, config: KgEpisodeFilterConfig) -> list[Verdict]:
-    """Every filter's verdict, the gravest first; whether it is the twin of another one, `selection` asks."""
+    """Return every filter's verdict, the gravest first.
+
+    Whether the episode is the twin of another one is checked by `selection`.
+    """
     verdicts = [malformed(row), no_search(row), doubtful_gold(row.question, row.golds), wrong_answer(row)]
     verdicts.append(admitted_guess(row))
     if config.grounded:
@@ -73,24 +79,30 @@ def judge_kg_episode(row: KgTrajectory, config: KgEpisodeFilterConfig) -> list[V
 
 
 def malformed(row: KgTrajectory) -> Verdict:
-    """It breaks the protocol's grammar, ends without an answer or needed mending. Score: how many rules are broken."""
+    """Reject an episode that breaks the protocol's grammar, ends without an answer or needed mending.
+
+    Score: how many rules are broken.
+    """
     problems = KG_SEARCH.validate(row.messages, strict=True)
     return count_faults("malformed", problems, lambda problem: f"{problem} ({row.stop})")
 
 
 def no_search(row: KgTrajectory) -> Verdict:
-    """It answers without a search: it would teach to answer from memory. Score: executed searches."""
+    """Reject an episode that answers without a search: it would teach to answer from memory.
+
+    Score: executed searches.
+    """
     searches = row.num_tool_calls
     detail = "" if searches else "no search was executed"
     return Verdict(keep=searches > 0, reason="no_search", score=float(searches), detail=detail)
 
 
 def wrong_answer(row: KgTrajectory) -> Verdict:
-    """The final answer is wrong. Score: 1.0 for a right answer, else 0.0; the judge's, where one was asked.
+    """Reject a wrong final answer. Score: 1.0 for a right answer, else 0.0; the judge's score, where one was asked.
 
-    The matcher is asked, the titles of what was read, which may spell it in another way, and a judge for near misses;
-    not cover-EM, which the reward goes by and which takes "in" for an answer in "Berlin", nor F1, which takes a full
-    name for half an answer.
+    An answer is compared by the matcher, with the titles of what was read, which may spell it in another way, and by a
+    judge for near misses. Cover-EM, by which the reward goes, is not used, as it takes "in" for an answer in "Berlin";
+    nor is F1, which takes a full name for half an answer.
     """
     score = mcts_reward(row.final_answer, row.golds)
     is_judged = row.judge_score is not None and row.kind == "good"
@@ -100,12 +112,13 @@ def wrong_answer(row: KgTrajectory) -> Verdict:
 
 
 def is_titled(row: KgTrajectory) -> bool:
-    """Is the final answer what a document that it has read calls the gold answer in its title?"""
+    """Say whether the final answer is what a document that the episode has read calls the gold answer in its title."""
     return is_title_of_gold(row.final_answer, read_by(row)[0], row.golds)
 
 
 def ungrounded_answer(row: KgTrajectory) -> Verdict:
-    """The final answer stands in nothing that was shown, nor does a gold answer that it says; yes and no are exempt.
+    """Reject a final answer that stands in nothing that was shown, as does any gold answer that it says; yes and no are
+    exempt.
 
     Score: how many searches showed the answer, in a document or a kept triple.
     """
@@ -117,24 +130,28 @@ def ungrounded_answer(row: KgTrajectory) -> Verdict:
 
 
 def unstated_answer(row: KgTrajectory) -> Verdict:
-    """Asked once more, a model that read what it had read did not find its answer there, though the words are.
+    """Reject an episode whose answer a model, asked once more, did not find in what the episode had read, though its
+    words are there.
 
-    Score: how many of the facts that the answer rests on are not stated. Of selected episodes alone: others are not
-    read again, nor are facts that a sentence or a triple states plainly.
+    Score: how many of the facts that the answer rests on are not stated. Only selected episodes are read again, and
+    only facts that no sentence or triple states plainly.
     """
     return count_unstated(row.readings, facts_to_read(row) if row.readings else ())
 
 
 def other_answers(row: KgTrajectory) -> Verdict:
-    """Asked once more, a model found another answer beside it, to the question or a hop. Score: to how many facts."""
+    """Reject an episode for which a model, asked once more, found another answer too, to the question or a hop.
+
+    Score: to how many facts.
+    """
     return count_rivals(row.readings, facts_to_read(row) if row.readings else ())
 
 
 def wrong_intermediate(row: KgTrajectory) -> Verdict:
-    """A guided episode comes to the right answer by a wrong one. Score: how many gold hops were answered otherwise.
+    """Reject a guided episode that comes to the right answer by a wrong one.
 
-    The last hop is `wrong_answer`'s, which knows its aliases. Free episodes do not say what they take from a search,
-    and are not asked.
+    Score: how many gold hops were answered otherwise. The last hop is judged by `wrong_answer`, which knows its
+    aliases. Free episodes do not say what they take from a search, and are not judged.
     """
     return count_faults(
         "wrong_intermediate",
@@ -144,14 +161,15 @@ def wrong_intermediate(row: KgTrajectory) -> Verdict:
 
 
 def admitted_guess(row: KgTrajectory) -> Verdict:
-    """Its last turn says that it guesses. Score: 1.0 if it does."""
+    """Reject an episode whose last turn says that it guesses. Score: 1.0 if it does."""
     last = row.messages[-1].content if row.messages and row.messages[-1].role == "assistant" else ""
     read = [text for step in row.steps for text in texts_of(step)]
     return guesses.admitted_guess(find_admission(last, names_of_answer(row.final_answer, row.golds), read))
 
 
 def unread_query(row: KgTrajectory, *, bridges: Bridges = "checked") -> Verdict:
-    """A request names what it has not read, though a search may bear it out: it claims before it searches.
+    """Reject an episode in which a request names what was not read, even if a search confirms it: it claims before it
+    searches.
 
     That is a name or a hop's answer found neither in the question nor in what was shown before. Score: how many
     requests do.
@@ -161,7 +179,7 @@ def unread_query(row: KgTrajectory, *, bridges: Bridges = "checked") -> Verdict:
 
 
 def answer_leaked(row: KgTrajectory, *, bridges: Bridges = "checked") -> Verdict:
-    """It says the answer, or that of a hop against the rule of `bridges`, before anything shows it.
+    """Reject an episode that says the answer, or that of a hop against the rule of `bridges`, before anything shows it.
 
     Score: how many turns do. The answer itself may not be guessed. What stands in the question is no leak, nor are yes
     and no.
@@ -171,10 +189,11 @@ def answer_leaked(row: KgTrajectory, *, bridges: Bridges = "checked") -> Verdict
 
 
 def unfitting_relation(row: KgTrajectory) -> Verdict:
-    """A guided episode asks the graph for another relation than the one by which it gives the gold answer.
+    """Reject a guided episode that asks the graph for another relation than the one by which the graph gives the gold
+    answer.
 
-    What it answers may stand in the documents all the same; the request would be learned with it. Score: how many
-    searches ask so. Free episodes follow no gold hops, and are not asked.
+    Its answer may stand in the documents all the same, but the request would be learned with it. Score: how many
+    searches ask so. Free episodes follow no gold hops, and are not judged.
     """
 
     def describe(found: tuple[KgStep, KgTriple]) -> str:
@@ -185,39 +204,45 @@ def unfitting_relation(row: KgTrajectory) -> Verdict:
 
 
 def early_relation(row: KgTrajectory) -> Verdict:
-    """A request asks for a later hop's relation while it names only what an earlier hop is of.
+    """Reject an episode in which a request asks for a later hop's relation while it names only what an earlier hop is
+    about.
 
     "The False Step | place of birth" asks a film for what its director has: a graph has no such triple, and the request
-    would be learned. Score: how many relations. An episode that is led asks as the gold hops do.
+    would be learned. Score: how many relations are asked for so. A guided episode asks as the gold hops do, and is not
+    judged.
     """
     early = [] if row.plan else find_early_requests(way_of(row))
     return count_faults("early_relation", early, describe_early)
 
 
 def early_turns(row: KgTrajectory) -> set[int]:
-    """The searches, by number, that `early_relation` speaks of."""
+    """Return the numbers of the searches that `early_relation` rejects."""
     way = way_of(row)
     asking = [search for search, _ in find_early_requests(way)] if not row.plan else []
     return {number for number, search in enumerate(way.searches) if search in asking}
 
 
 def redundant_search(row: KgTrajectory) -> Verdict:
-    """It searches for what it has: asks again, or brings nothing that is used when all that is used was read before.
+    """Reject an episode that searches for what it has: it asks again, or once all that it uses was read brings nothing
+    of use.
 
     New documents alone are no reason to search. A search that finds nothing of use and is followed by one that does was
-    worth a try. Score: how many searches.
+    worth a try. Score: how many searches are redundant.
     """
     return count_faults("redundant_search", redundant_steps(row), lambda found: f"{found[0].query!r} {found[1]}")
 
 
 def low_reward(row: KgTrajectory, *, least: float) -> Verdict:
-    """Too low a reward: right, but with far more searches than it gained. Score: the reward."""
+    """Reject an episode with too low a reward: its answer is right, but with far more searches than it gained.
+
+    Score: the reward.
+    """
     reward = row.reward
     return reject_low_reward(reward.total, least, f"accuracy {reward.r_acc:g}, gain {reward.r_gain:g}")
 
 
 def duplicate_episode(row: KgTrajectory, earlier: Sequence[KgTrajectory]) -> Verdict:
-    """It asks and answers the same as a better one of its question. Score: how many do.
+    """Reject an episode that asks and answers the same as a better one of its question. Score: how many such there are.
 
     `earlier`: those of the question that were taken so far.
     """
@@ -226,34 +251,36 @@ def duplicate_episode(row: KgTrajectory, earlier: Sequence[KgTrajectory]) -> Ver
 
 
 def shows(step: KgStep, text: str) -> bool:
-    """Does a search show a text, in title or words of a document or in a triple?"""
+    """Say whether a search shows a text, in title or words of a document or in a triple."""
     return any(mentions(shown, text) for shown in texts_of(step))
 
 
 def read_by(row: KgTrajectory) -> tuple[list[Passage], list[KgTriple]]:
-    """The documents and triples that an episode has read, each once."""
+    """Return the documents and triples that an episode has read, each once."""
     documents = {document.id: document for step in row.steps for document in step.documents}
     triples = {(t.head, t.relation, t.tail): t for step in row.steps for t in step.triples_kept}
     return list(documents.values()), list(triples.values())
 
 
 def facts_to_read(row: KgTrajectory) -> tuple[SoughtFact, ...]:
-    """What its answer rests on, as far as nothing that it has read names it plainly."""
+    """Return the facts on which the episode's answer rests, as far as nothing that it has read states them plainly."""
     return unsettled_facts(row.question, names_of_answer(row.final_answer, row.golds), row.gold_hops, *read_by(row))
 
 
 def wrong_steps(row: KgTrajectory) -> list[tuple[KgStep, Hop]]:
-    """The searches of a guided episode, but that of the last hop, that took something else than their gold answers."""
+    """Return the searches of a guided episode that took something else than their gold answers, that of the last hop
+    aside.
+    """
     asked = zip(row.steps[: len(row.gold_hops) - 1], row.gold_hops, strict=False) if row.plan else ()
     return [(step, hop) for step, hop in asked if not _is_right(step, hop.answer)]
 
 
 def leaking_turns(row: KgTrajectory, *, bridges: Bridges = "checked") -> dict[int, tuple[str, str]]:
-    """The turns, by number, that say an answer too early, each behind the answer.
+    """Return, by its number, each turn that says an answer too early, with that answer.
 
-    A guess of a bridge is none when it is checked: a search of that turn or later shows it in what is about something
-    that it asked for. Then what the agent remembers is what it looks for, not what it answers by. What a comparison
-    draws its answer from is what it answers by.
+    A guess of a bridge does not count when it is checked: a search of that turn or later shows it in a text about
+    something that the search asked for. Then the agent looks for what it remembers, and does not answer by it. With
+    what a comparison draws its answer from, it would answer by it.
     """
     turns = [message.content for message in row.messages if message.role == "assistant"]
     names = names_of_answer(row.final_answer, row.golds)
@@ -272,16 +299,17 @@ def leaking_turns(row: KgTrajectory, *, bridges: Bridges = "checked") -> dict[in
 
 
 def count_guesses(row: KgTrajectory) -> int:
-    """Turns before the last that say what was not read yet, or that they remember or guess, though a search bears it
-    out."""
+    """Count the turns before the last that say what was not read yet, or that they remember or guess, even if a search
+    confirms it.
+    """
     turns = [message.content for message in row.messages if message.role == "assistant"]
     return len(leaking_turns(row, bridges="read_first")) + count_remembering(turns[:-1])
 
 
 def unread_requests(row: KgTrajectory) -> dict[int, str]:
-    """The requests, by number, that name what was not read before them, each with what.
+    """Return the requests, by number, that name what was not read before them, each with what it names.
 
-    A year in a query tells namesakes apart. A led agent asks as the gold hops do, which are not its words.
+    A year in a query tells namesakes apart. A guided agent asks as the gold hops do, which are not its words.
     """
     found: dict[int, str] = {}
     names = names_of_answer(row.final_answer, row.golds)
@@ -295,7 +323,9 @@ def unread_requests(row: KgTrajectory) -> dict[int, str]:
 
 
 def unfitting_steps(row: KgTrajectory) -> list[tuple[KgStep, KgTriple]]:
-    """Searches that were offered the gold answer, but by no relation that they ask for; each with a triple of it."""
+    """Return the searches that were offered the gold answer, but by no relation that they ask for, each with a triple
+    of it.
+    """
     asked = zip(row.steps, row.gold_hops, strict=False) if row.plan else ()
     giving = [(step, _giving(step, hop.answer)) for step, hop in asked if step.relations]
     return [(step, triples[0]) for step, triples in giving if triples and not _has_asked(step, triples)]

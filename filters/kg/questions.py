@@ -1,4 +1,7 @@
-"""Why a question made of a knowledge graph is rejected: first for what costs nothing to see, then for what it costs."""
+"""Reasons to reject a question made from a knowledge graph.
+
+Filters that cost nothing are asked before those that ask a model.
+"""
 
 from __future__ import annotations
 
@@ -31,19 +34,19 @@ _CHECKED = ("other_answers", "doubtful_fact", "unclear_question")
 _NOTHING = frozenset(("", "no", "none", "na", "nothing", "null", "clear"))
 """How a model fills in what should stay empty."""
 ASKED = frozenset(("closed_book", "agreed_otherwise", *_CHECKED))
-"""Filters that rest on what a model said."""
+"""Names of the filters that rest on what a model said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgQuestionFilterConfig:
-    """What is asked of a question."""
+    """Which filters a question has to pass, with their limits."""
 
     closed_book_samples: int = 4
-    """Draws from memory at most; the first right one rejects. 0: nothing is asked."""
+    """Most draws from memory; the first right one rejects. 0: none is made."""
     agreeing_draws: int = 2
-    """So many draws that give the same other answer reject: the graph may be wrong. 0: none do."""
+    """So many draws from memory that give the same other answer reject: the graph may be wrong. 0: none do."""
     check: bool = False
-    """Ask the model, last of all, whether other answers fit, a fact is doubtful, or the wording unclear."""
+    """Whether a model is asked, last of all, if other answers fit, a fact is doubtful, or the wording is unclear."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput`."""
@@ -56,31 +59,34 @@ class KgQuestionFilterConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objections:
-    """What a model that is shown a question with its facts has against it."""
+    """Objections that a model has against a question, which it is shown with its facts."""
 
     other_answers: tuple[str, ...] = ()
     doubtful: str = ""
-    """A fact that is wrong or no longer true, and what is so instead."""
+    """A fact that is wrong or no longer true, and what is so instead; empty for none."""
     unclear: str = ""
-    """What can be understood in two ways, or would not be asked so."""
+    """What can be understood in two ways, or would not be asked so; empty for nothing."""
 
 
 class QuestionReader(Protocol):
     """A model that answers a question from what it knows, and checks it."""
 
     async def answer(self, row: KgQuestion, sample: int) -> str | None:
-        """`sample`: number of the draw. None when the reply was cut: it is no answer, right or wrong."""
+        """Answer a question from memory. `sample`: number of the draw.
+
+        None when the reply was cut: then it is no answer, right or wrong.
+        """
         ...
 
     async def check(self, row: KgQuestion) -> Objections:
-        """What is wrong with the question, in the world as the model knows it."""
+        """Say what is wrong with the question, in the world as the model knows it."""
         ...
 
 
 async def judge_question(row: KgQuestion, reader: QuestionReader, config: KgQuestionFilterConfig) -> list[Verdict]:
-    """Verdicts of all filters that ask no model, and, while all before keep the row, of those that do.
+    """Return the verdicts of all filters that ask no model and, as long as all before keep the row, of those that do.
 
-    `duplicate_question` is for those who know the accepted rows.
+    `duplicate_question`, which needs the accepted rows, is not among them.
     """
     verdicts = judge_unasked(row)
     if config.closed_book_samples and all(verdict.keep for verdict in verdicts):
@@ -91,7 +97,9 @@ async def judge_question(row: KgQuestion, reader: QuestionReader, config: KgQues
 
 
 def names_of(scores: Iterable[FilterScore], config: KgQuestionFilterConfig) -> list[str]:
-    """The filters that ask a model that a row with these scores went through, in their order."""
+    """Return the names of the filters that ask a model and that a row with these scores went through, in their
+    order.
+    """
     passed = {score.name: score.passed for score in scores}
     names: list[str] = []
     kept = all(passed.get(name, True) for name in passed if name not in ASKED)
@@ -105,7 +113,7 @@ def names_of(scores: Iterable[FilterScore], config: KgQuestionFilterConfig) -> l
 
 
 def judge_unasked(row: KgQuestion) -> list[Verdict]:
-    """Verdicts of all filters that ask no model."""
+    """Return the verdicts of all filters that ask no model."""
     return [
         malformed(row),
         not_unique(row),
@@ -118,12 +126,15 @@ def judge_unasked(row: KgQuestion) -> list[Verdict]:
 
 
 def malformed(row: KgQuestion) -> Verdict:
-    """It is no single question, or its sub-questions' references do not follow the facts. Score: broken rules."""
+    """Reject a text that is no single question, or whose sub-questions' references do not follow the facts.
+
+    Score: broken rules.
+    """
     return count_faults("malformed", list(_problems(row)), str)
 
 
 def not_unique(row: KgQuestion) -> Verdict:
-    """More than one entity of the graph answers it, or a bridge may be several.
+    """Reject a question that more than one entity of the graph answers, or of which a bridge may be several entities.
 
     Score: the most entities that fit what leads to the answer, or to a bridge.
     """
@@ -134,7 +145,7 @@ def not_unique(row: KgQuestion) -> Verdict:
 
 
 def shortcut(row: KgQuestion) -> Verdict:
-    """Fewer of its facts answer it as well.
+    """Reject a question that fewer of its facts answer as well.
 
     Score: the fewest entities that are left when one fact is left out, as far as they were counted.
     """
@@ -144,10 +155,10 @@ def shortcut(row: KgQuestion) -> Verdict:
 
 
 def answer_in_question(row: KgQuestion) -> Verdict:
-    """It gives its answer away, or a sub-question its own.
+    """Reject a question that gives its answer away, or a sub-question of which gives its own away.
 
     Score: how many of the question and its sub-questions, with what is found before, name what they ask for. What a
-    sub-question refers to is known when it is asked: who looks for the father of Alexandre Dumas has his name.
+    sub-question refers to is known when it is asked: a search for the father of Alexandre Dumas has the name.
     """
     found = row.chain.found
     asked: list[tuple[tuple[str, ...], KgNode]] = [((row.question,), row.chain.answer)]
@@ -159,7 +170,10 @@ def answer_in_question(row: KgQuestion) -> Verdict:
 
 
 def bridge_named(row: KgQuestion) -> Verdict:
-    """It names what has to be found on the way. Score: share of the bridges that it names; 0 without bridges."""
+    """Reject a question that names what has to be found on the way.
+
+    Score: share of the bridges that it names; 0 without bridges.
+    """
     named = [names[0] for bridge in row.chain.bridges if (names := names_in(row.question, bridge))]
     detail = f"it names {named[0]!r}, which has to be found" if named else ""
     score = len(named) / len(row.chain.bridges) if named else 0.0
@@ -167,7 +181,7 @@ def bridge_named(row: KgQuestion) -> Verdict:
 
 
 def start_missing(row: KgQuestion) -> Verdict:
-    """It leaves out a start: then nothing can be searched for, and more entities are answers.
+    """Reject a question that leaves out a start: then nothing can be searched for, and more entities are answers.
 
     Score: share of the starts that have a name in the question.
     """
@@ -178,10 +192,10 @@ def start_missing(row: KgQuestion) -> Verdict:
 
 
 def ungrounded_name(row: KgQuestion) -> Verdict:
-    """It has names or numbers that the facts do not have: a model added what no graph has borne out.
+    """Reject a question with names or numbers that the facts do not have: a model added what no graph confirms.
 
-    Score: how many capitalised words and numbers, the first word aside, neither facts nor kinds have, a "German state"
-    being a state of Germany. Names of bridges and answer, and placeholders, have reasons of their own.
+    Score: how many capitalised words and numbers, the first word aside, neither facts nor kinds have; a "German state"
+    is a state of Germany. Names of bridges and answer, and placeholders, have reasons of their own.
     """
     chain = row.chain
     nodes, triples = (*chain.starts, *chain.found), [fact.triple for fact in chain.facts]
@@ -196,7 +210,9 @@ def ungrounded_name(row: KgQuestion) -> Verdict:
 
 
 async def judge_by_memory(row: KgQuestion, reader: QuestionReader, config: KgQuestionFilterConfig) -> list[Verdict]:
-    """`closed_book` and, where it keeps the row, `agreed_otherwise`: draws from memory until both are decided."""
+    """Return the verdict `closed_book` and, where it keeps the row, `agreed_otherwise`, with draws from memory until
+    both are decided.
+    """
     answers: list[str] = []
     agreed: list[str] = []
     samples = config.closed_book_samples
@@ -217,10 +233,10 @@ async def judge_by_memory(row: KgQuestion, reader: QuestionReader, config: KgQue
 
 
 def closed_book(row: KgQuestion, answers: Sequence[str], samples: int) -> Verdict:
-    """A draw from memory is right: the question would not need a search.
+    """Reject a question that a draw from memory answers right: it would not need a search.
 
-    Score: how near the best draw comes, by F1 of the words. A draw that was cut says neither; when all of them were,
-    nobody knows, and the question is not taken.
+    Score: how near the best draw comes, by F1 of the words. A draw that was cut is neither right nor wrong; when all
+    were cut, nothing is known, and the question is rejected.
     """
     if not answers:
         return Verdict(keep=False, reason="closed_book", score=0.0, detail=f"no verdict: all {samples} draws were cut")
@@ -231,7 +247,7 @@ def closed_book(row: KgQuestion, answers: Sequence[str], samples: int) -> Verdic
 
 
 def agreed_otherwise(agreed: Sequence[str], draws: int, least: int) -> Verdict:
-    """Draws from memory agree on another answer: the graph may lack it, or be wrong.
+    """Reject a question on which draws from memory agree on another answer: the graph may lack it, or be wrong.
 
     Score: the most draws that say the same.
     """
@@ -241,7 +257,10 @@ def agreed_otherwise(agreed: Sequence[str], draws: int, least: int) -> Verdict:
 
 
 def judge_by_check(row: KgQuestion, found: Objections) -> list[Verdict]:
-    """`other_answers`, `doubtful_fact` and `unclear_question`, of one reply. Scores: how many are named; 1 or 0."""
+    """Return the verdicts `other_answers`, `doubtful_fact` and `unclear_question`, all from one reply.
+
+    Scores: how many are named; 1 or 0.
+    """
     others = [
         name for name in found.other_answers if normalize_answer(name) not in _NOTHING and not is_abstention(name)
     ]
@@ -278,14 +297,14 @@ class AcceptedQuestions:
     by_fact: defaultdict[tuple[str, str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, row: KgQuestion) -> None:
-        """Take in an accepted question."""
+        """Add an accepted question."""
         self.by_words.setdefault(normalize_answer(row.question), row.uid)
         for fact in _facts(row):
             self.by_fact[fact].append(row.uid)
 
 
 def duplicate_question(row: KgQuestion, asked: AcceptedQuestions) -> Verdict:
-    """It asks what an accepted one asks already: in the same words, or by facts that it has too.
+    """Reject a question that asks what an accepted one asks already: in the same words, or by facts that both have.
 
     Score: the largest share of its facts that one accepted question has; all of them, or the same words, reject.
     """
@@ -300,9 +319,10 @@ def duplicate_question(row: KgQuestion, asked: AcceptedQuestions) -> Verdict:
 
 
 def is_right(answer: str, row: KgQuestion) -> bool:
-    """Does it say the answer, or an alias, or all but the kind that was asked for: `Arctic` ocean?
+    """Say whether an answer says the gold answer, or an alias, or all but the kind that was asked for: `Arctic` for an
+    ocean.
 
-    Also where it says more beside: who may know the answer is no use.
+    It may say more besides: a question whose answer a model may know is no use.
     """
     golds, kind = row.golds, row.chain.answer.kind
     if mcts_reward(answer, golds) or cover_exact_match(answer, golds, word_boundary=True):
@@ -311,12 +331,12 @@ def is_right(answer: str, row: KgQuestion) -> bool:
 
 
 def names_in(text: str, node: KgNode) -> list[str]:
-    """The names of an entity that a text has."""
+    """Return the names of an entity that stand in a text."""
     return [name for name in (node.label, *node.aliases) if is_named(text, name)]
 
 
 def is_named(text: str, name: str) -> bool:
-    """Does a text have this name?"""
+    """Say whether a text has this name."""
     if len(normalize_answer(name)) < _SHORT:
         return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
     return mentions(text, name)

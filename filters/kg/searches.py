@@ -1,4 +1,6 @@
-"""What the searches of an episode ask and show, which of them it makes use of, and how they lead to its answer."""
+"""Rules on the searches of an episode: what they ask and show, which of them it uses, and how they lead to its
+answer.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _TELLING = re.compile(r"(?<=[a-z,] )[A-Z][^\W_]+|\b\d(?:[\d,.]*\d)?\b")
 
 
 def redundant_steps(row: KgTrajectory) -> list[tuple[KgStep, str]]:
-    """The searches that are redundant, each with why."""
+    """Return the searches that are redundant, each with the reason."""
     redundant: list[tuple[KgStep, str]] = []
     asked: set[object] = set()
     shown: set[object] = set()
@@ -37,10 +39,10 @@ def redundant_steps(row: KgTrajectory) -> list[tuple[KgStep, str]]:
 
 
 def first_used(row: KgTrajectory) -> list[frozenset[tuple[str, str]]]:
-    """What each search is the first to show of what the episode, or its gold hops, make use of.
+    """Return, for each search, what it is the first to show of what the episode, or its gold hops, make use of.
 
-    Gold documents, the answers of gold hops and the final answer, and where each is said of what it was asked of, the
-    entities that later searches ask for, and what later turns name. What stands in the question is known.
+    These are gold documents; the answers of gold hops and the final answer, and where each is said of what it was asked
+    of; the entities that later searches ask for; and what later turns name. What stands in the question is known.
     """
     answers = {number: hop.answer for number, hop in enumerate(row.gold_hops, start=1)}
     # Nobody is told yes or no by the word that stands somewhere.
@@ -66,7 +68,7 @@ def first_used(row: KgTrajectory) -> list[frozenset[tuple[str, str]]]:
 
 
 def way_of(row: KgTrajectory) -> Way:
-    """How the episode came to its answer; a turn that cannot be read has no thought."""
+    """Return how the episode came to its answer. A turn that cannot be read has no thought."""
     turns = [KG_SEARCH.read_turn(message) for message in row.messages if message.role == "assistant"]
     asking = [turn for turn in turns if turn is not None and turn.search is not None]
     thoughts = [turn.thought for turn in asking]
@@ -95,49 +97,50 @@ def way_of(row: KgTrajectory) -> Way:
 
 
 def count_unused(step: KgStep) -> int:
-    """The relations that a search asked the graph for and that no kept triple has."""
+    """Count the relations that a search asked the graph for and that no kept triple has."""
     kept = {triple.relation for triple in step.triples_kept}
     return sum(link.relation_id not in kept for link in step.relations)
 
 
 def passages_of(step: KgStep) -> list[Passage]:
-    """What a search shows; a triple under the name of its head, of which it is said."""
+    """Return what a search shows as passages; a triple stands under the name of its head, of which it is said."""
     triples = (Passage(id="", title=each.head_label, text=each.text, score=0.0) for each in step.triples_kept)
     return [*step.documents, *triples]
 
 
 def texts_of(step: KgStep) -> list[str]:
-    """What a search shows: documents with their titles, and kept triples."""
+    """Return what a search shows as texts: documents with their titles, and kept triples."""
     return [f"{d.title}. {d.text}" for d in step.documents] + [triple.text for triple in step.triples_kept]
 
 
 def named_in(turn: str) -> list[str]:
-    """Names, word by word, and numbers that a turn speaks of."""
+    """Return the names, word by word, and the numbers that a turn speaks of."""
     return _TELLING.findall(turn)
 
 
 def gold_titles(step: KgStep, row: KgTrajectory) -> set[str]:
-    """Of the documents found that the answer rests on."""
+    """Return the titles of the documents found on which the answer rests."""
     gold = {document.title.casefold() for document in row.supporting}
     return {document.title for document in step.documents if document.title.casefold() in gold}
 
 
 def request_of(step: KgStep) -> tuple[str, frozenset[str], frozenset[str]]:
-    """What a search asks, wording aside that says nothing: query, mentions, relations."""
+    """Return what a search asks, without wording that says nothing: query, mentions, relations."""
     names, phrases = (frozenset(map(normalize_answer, texts)) for texts in (step.mentions, step.phrases))
     return normalize_answer(step.query), names, phrases
 
 
 def results_of(step: KgStep) -> frozenset[object]:
-    """What a search shows: documents by id, triples by their ends."""
+    """Return what a search shows, as keys: documents by id, triples by their ends."""
     triples = {(triple.head, triple.relation, triple.tail) for triple in step.triples_kept}
     return frozenset({document.id for document in step.documents} | triples)
 
 
 def bears_out(step: KgStep, names: Sequence[str], about: str = "") -> bool:
-    """Does a search state an answer where it speaks of an entity that it named, or of one that is searched?
+    """Say whether a search shows an answer where a text speaks of an entity that the search named, or of one that is
+    searched.
 
-    `about`: a text that has to name this entity, be it without what tells it from its namesakes.
+    `about`: an entity that the text has to name, if only without what tells it from its namesakes.
     """
     asked = {*step.mentions, *(link.label or "" for link in step.entities if link.is_searched)}
     asked = {name for each in asked for name in (each, *other_names(each)) if name}

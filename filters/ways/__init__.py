@@ -1,4 +1,6 @@
-"""How agents came to their answers, in whatever record: which way is the better one, and what it passes over."""
+"""Rules on how agents came to their answers, the same for all records: which way is the better one, and what a way
+passes over.
+"""
 
 from typing import TYPE_CHECKING
 

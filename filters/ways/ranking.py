@@ -1,7 +1,7 @@
-"""Which of two ways to one answer is better to learn from, as far as their words tell.
+"""A ranking of ways to one answer: which is better to learn from, as far as their words tell.
 
 Draws on one question often differ in nothing that a filter rejects. The better one asks a graph for what it has just
-said that it needs, and for a hop only where it knows what the hop is of; it names nobody whom it has not read of; it
+said that it needs, and for a hop only where it knows what the hop is about; it names nobody of whom it has not read; it
 asks for no relation and makes no search that comes to nothing; and it says so in few words.
 """
 
@@ -36,22 +36,22 @@ _ALIKE = 6
 
 
 class WayRank(NamedTuple):
-    """What speaks against a way, the gravest first; the least is the best."""
+    """What speaks against a way to an answer, the gravest first. The way with the least rank is the best."""
 
     leaps: int
-    """Requests for what no thought has named, or for a hop of what is not known yet."""
+    """Number of requests for what no thought has named, or for a hop of something that is not known yet."""
     unseen: int
-    """Names and numbers in thoughts that neither the question nor anything read before has."""
+    """Number of names and numbers in thoughts that neither the question nor anything read before has."""
     unused: int
-    """Relations asked for that nothing given has."""
+    """Number of relations asked for that no triple which was given has."""
     needless: int
-    """Searches that brought nothing of use."""
+    """Number of searches that brought nothing of use."""
     words: int
-    """Of all thoughts and of the answer."""
+    """Number of words of all thoughts and of the answer."""
 
 
 def rank_way(way: Way) -> WayRank:
-    """What speaks against a way."""
+    """Count what speaks against a way."""
     thoughts = [*(search.thought for search in way.searches), way.last_thought]
     return WayRank(
         leaps=len(list(find_leaps(way))) + len(find_early_requests(way)),
@@ -63,8 +63,10 @@ def rank_way(way: Way) -> WayRank:
 
 
 def find_leaps(way: Way) -> Iterator[str]:
-    """Relations and entities of requests to a graph that no thought up to then has named; the question names entities,
-    too."""
+    """Return relations and entities of requests to a graph that no thought up to then has named.
+
+    The question names entities, too.
+    """
     said = ""
     for search in way.searches:
         said = f"{said} {search.thought}"
@@ -74,10 +76,12 @@ def find_leaps(way: Way) -> Iterator[str]:
 
 
 def find_early_requests(way: Way) -> list[tuple[AskedSearch, str]]:
-    """Searches that ask a graph for a later hop's relation while they name what an earlier hop is of, each with it.
+    """Return the searches that ask a graph for a later hop's relation while they name what an earlier hop is about,
+    each with the relation.
 
     "The False Step | place of birth" asks a film for what only its director has. What the request names beside it may
-    be what the relation is of; a relation that an earlier hop has, too ("the father of the father"), is that one's.
+    be what the relation belongs to; a relation that an earlier hop has, too ("the father of the father"), counts as
+    that hop's.
     """
     facts = answering_facts(way.question, (way.answer,), way.hops) if way.hops else ()
     return [
@@ -89,7 +93,7 @@ def find_early_requests(way: Way) -> list[tuple[AskedSearch, str]]:
 
 
 def describe_early(found: tuple[AskedSearch, str]) -> str:
-    """What is wrong with a search of `find_early_requests`, in one clause."""
+    """Say in one clause what is wrong with a search of `find_early_requests`."""
     search, phrase = found
     return f"{search.query!r} asks {', '.join(search.entities)} for {phrase!r}, a relation of what it has yet to find"
 
@@ -112,9 +116,9 @@ def _name_one(entities: Sequence[str], subjects: Sequence[str]) -> bool:
 
 
 def find_unseen(way: Way) -> Iterator[str]:
-    """Names and numbers of thoughts that stand in nothing that was read before them, nor in the question.
+    """Return names and numbers of thoughts that stand in nothing that was read before them, nor in the question.
 
-    What stands in the answer, other filters judge; "Doc 2" is no name.
+    Other filters judge what stands in the answer. "Doc 2" is no name.
     """
     known = [way.question, way.told]
     for search in way.searches:
@@ -125,7 +129,9 @@ def find_unseen(way: Way) -> Iterator[str]:
 
 
 def names_relation(text: str, relation: str) -> bool:
-    """Does a text name a relation, in its own words or in a form that says the same ("born" for "place of birth")?"""
+    """Say whether a text names a relation, in its own words or in a form that says the same ("born" for "place of
+    birth").
+    """
     words = forms_of(relation)
     words |= {word for kin in _KIN if not kin.isdisjoint(words) for word in kin}
     stems = content_stems(text)

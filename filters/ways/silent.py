@@ -1,7 +1,7 @@
-"""What an agent passes over in silence: a clause of the question, or the choice between namesakes.
+"""Filters of what an agent passes over in silence: a clause of the question, or the choice between namesakes.
 
-A right answer does not show that all of its question was heeded: who asks for the Marr who wrote "Sunken Bells" and won
-a prize in 1962 may be answered by any Marr. Whether a name was heeded is judged leniently, by half of its words in
+A right answer does not show that all of its question was heeded: a question for the Marr who wrote "Sunken Bells" and
+won a prize in 1962 may be answered by any Marr. Whether a name was heeded is judged leniently, by half of its words in
 anything that the agent wrote or read.
 """
 
@@ -40,12 +40,13 @@ _ALIKE = 0.85
 
 
 def judge_silence(way: Way) -> list[Verdict]:
-    """Both filters' verdicts."""
+    """Return the verdicts of both filters."""
     return [dropped_clause(way), untold_namesakes(way)]
 
 
 def dropped_clause(way: Way) -> Verdict:
-    """A name, year or quoted title of the question stands in nothing that the agent wrote or read. Score: how many.
+    """Reject a way on which a name, year or quoted title of the question stands in nothing that the agent wrote or
+    read. Score: how many do.
 
     What identifies the same thing beside a name that was found is no clause of its own: "the 1962 film Sunken Bells".
     """
@@ -53,7 +54,8 @@ def dropped_clause(way: Way) -> Verdict:
 
 
 def untold_namesakes(way: Way) -> Verdict:
-    """It read of two that go by one name, looked for that name, and said in nothing which of them it means.
+    """Reject a way on which the agent read of two things of one name, looked for that name, and never said which of
+    them it means.
 
     Score: how many such pairs of titles.
     """
@@ -62,7 +64,7 @@ def untold_namesakes(way: Way) -> Verdict:
 
 
 def find_dropped(way: Way) -> Iterator[str]:
-    """The names, years and quoted titles of a question that stand in nothing."""
+    """Return the names, years and quoted titles of a question that stand in nothing that the agent wrote or read."""
     said = _said(way)
     texts = [*said, *_read(way)]
     quoted = [first or second for first, second in _QUOTED.findall(way.question)]
@@ -76,8 +78,9 @@ def find_dropped(way: Way) -> Iterator[str]:
 
 
 def find_namesakes(way: Way) -> Iterator[tuple[str, str]]:
-    """Pairs of titles that were read, of one name and of one kind of thing ("1962 film", "1990 film"), for whose name
-    the agent has looked, and of which no word of its own or of the question says which is meant."""
+    """Return pairs of titles that were read, of one name and of one kind of thing ("1962 film", "1990 film"), for whose
+    name the agent has looked, and of which no word of its own or of the question says which is meant.
+    """
     asked = {name.casefold() for each in way.searches for name in (*names_asked(each.query), *each.entities)}
     known = content_stems(" ".join([way.question, *_said(way)]))
     titles = dict.fromkeys(each.title for search in way.searches for each in search.passages if each.title)

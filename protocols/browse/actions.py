@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 BROWSE = "browse"
-"""The protocol's name, as it stands in a row's `protocol`."""
+"""The name of the protocol, as a row's `protocol` gives it."""
 
 Mend = Literal[
     "tag_spelling",
@@ -33,7 +33,9 @@ Mend = Literal[
     "text_for_number",
     "list_for_text",
 ]
-"""What is mended: the first eight in a turn's tags, the next in the lines of a call, the others in native calls."""
+"""The kinds of slip that are mended in a turn: the first eight in its tags, the next in the lines of a call, the others
+in native calls.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,9 @@ class OpenAction:
     page: str
     """The id of the page, as a result shows it."""
     part: int = 0
-    """Which part, from 1; 0 opens the page where it begins, or where the passage stands by whose id it is opened."""
+    """Number of the part to open, from 1. 0 opens the page at its beginning, or at the passage whose id was given as
+    the page.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +70,11 @@ class BadCall:
     """A call that cannot be carried out as it is written."""
 
     name: str
-    """The tool as it was called."""
+    """The tool's name as the agent wrote it."""
     written: str
-    """What the agent wrote for its arguments."""
+    """The arguments as the agent wrote them."""
     problem: str
-    """What is wrong with it, in words for the agent."""
+    """What is wrong with the call, in words for the agent."""
 
 
 Call = SearchAction | OpenAction | FindAction | BadCall
@@ -78,7 +82,7 @@ Call = SearchAction | OpenAction | FindAction | BadCall
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
-    """A part of a page that the agent names for what it says."""
+    """A part of a page that the agent names as the source of what it says."""
 
     page: str
     part: int
@@ -90,7 +94,7 @@ class AnswerAction:
 
     text: str
     citations: tuple[Citation, ...] = ()
-    """The parts that the last turn names, in order, each once."""
+    """The parts of pages that the last turn names, in order, each once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,26 +103,28 @@ class BrowseTurn:
 
     thought: str = ""
     said: str = ""
-    """What stands beside native calls, or before the answer, for everybody to read; tags have none."""
+    """What the agent says beside native calls, or before the answer, for everybody to read. Tags have no room for it.
+    """
     calls: tuple[Call, ...] = ()
     answer: AnswerAction | None = None
     call_ids: tuple[str, ...] = ()
-    """The ids of the calls in the same order; those of tags are numbered by the episode."""
+    """The ids of the calls, in the order of the calls. Calls written as tags have none and are numbered by the episode.
+    """
     mends: tuple[Mend, ...] = ()
-    """What was mended to read the turn, each kind once."""
+    """The kinds of slip that were mended to read the turn, each once."""
 
 
 _CITATION = re.compile(r"\[([^\[\]\n]{1,300}), part (\d{1,6})\]")
 
 
 def citations_in(*texts: str) -> tuple[Citation, ...]:
-    """The citations `[page id, part 2]` in texts, each once."""
+    """Find the citations `[page id, part 2]` in texts, each once."""
     found = (Citation(page=page.strip(), part=int(part)) for text in texts for page, part in _CITATION.findall(text))
     return tuple(dict.fromkeys(found))
 
 
 def call_name(call: Call) -> str:
-    """What the tool of a call is called."""
+    """Return the name of the tool that a call is for."""
     match call:
         case SearchAction():
             return "search"
@@ -131,7 +137,9 @@ def call_name(call: Call) -> str:
 
 
 def make_call(name: str, written: str, **given: str | int) -> Call:
-    """The call of a tool with its arguments; a `BadCall` with what is wrong where it cannot be carried out."""
+    """Build the call of a tool from its arguments, or a `BadCall` that says what is wrong when it cannot be carried
+    out.
+    """
 
     def text(key: str) -> str:
         return str(given.get(key, "")).strip()

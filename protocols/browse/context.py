@@ -1,7 +1,8 @@
-"""Which of its messages the model is shown at each turn, by a stated rule, and the windows that follow from it.
+"""Which of an episode's messages the model is shown at each turn, by a stated rule, and the windows that follow from
+it.
 
 `all` shows everything. `newest:5` shows the newest five results, and a mark in the place of each older one. `summary:N`
-lets the model write a summary once what follows the opening is N tokens long, and goes on from that alone.
+lets the model write a summary once N tokens stand after the opening, and goes on from that summary alone.
 """
 
 from __future__ import annotations
@@ -13,19 +14,23 @@ from typing import Literal
 from trailforge.schemas import BrowseRecord, BrowseView, InvalidInput, NativeMessage, Writing
 
 OPENING = 2
-"""System turn and question: every prompt begins with them."""
+"""Number of messages in the opening: every prompt begins with the system turn and the question."""
 SUMMARY_HEAD = "What you did and found so far, in your own summary"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextRule:
-    """Which messages the model is shown."""
+    """The rule that says which messages the model is shown."""
 
     kind: Literal["all", "newest", "summary"] = "all"
     number: int = 0
-    """Of `newest` the results that stay; of `summary` the tokens behind the opening at which one is written."""
+    """The number of the rule: for `newest`, how many results stay; for `summary`, how many tokens after the opening
+    call for a summary.
+    """
     at_once: int = 1
-    """How many results `newest` replaces together. More keep a server's prefix cache, and make longer windows."""
+    """How many results `newest` replaces together. A larger number keeps a server's prefix cache, and makes longer
+    windows.
+    """
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for a rule that leaves nothing."""
@@ -40,7 +45,7 @@ class ContextRule:
 
 
 def read_rule(text: str) -> ContextRule:
-    """A rule as presets write it. Raises `InvalidInput` for what is none."""
+    """Read a rule as presets write it. Raises `InvalidInput` for text that is no rule."""
     kind, *numbers = text.strip().split(":")
     most = {"all": 0, "newest": 2, "summary": 1}
     if (
@@ -53,7 +58,7 @@ def read_rule(text: str) -> ContextRule:
 
 
 class Windows:
-    """The messages of an episode under way and what of them is shown."""
+    """The messages of an episode under way, and which of them the model is shown."""
 
     def __init__(self, rule: ContextRule, opening: Sequence[NativeMessage], mark: str, *, sends_thoughts: bool) -> None:
         """`mark`: what a replaced result says, as the writing writes it."""
@@ -65,11 +70,11 @@ class Windows:
 
     @property
     def prompt(self) -> list[NativeMessage]:
-        """What the model is shown next."""
+        """Return what the model is shown next."""
         return seen(self.messages, self._view, len(self.messages), self._mark, sends_thoughts=self._sends_thoughts)
 
     def begin_turn(self) -> None:
-        """Keep to the rule before the next turn is asked for."""
+        """Apply the rule before the next turn is asked for."""
         if not self._sends_thoughts:
             self._turn_over()
         if self._rule.kind == "newest":
@@ -79,12 +84,15 @@ class Windows:
                 self._turn_over(marked_before=shown[-self._rule.number])
 
     def wants_summary(self, tokens: int) -> bool:
-        """Whether a summary is due after so many tokens."""
+        """Say whether a summary is due, now that the prompt has so many tokens."""
         has_more = any(message.role == "assistant" for message in self.messages[self._view.start :])
         return self._rule.kind == "summary" and tokens >= self._rule.number and has_more
 
     def ask_summary(self, words: str) -> None:
-        """Ask for a summary: it is a window of its own, as a template may show a new question's turns otherwise."""
+        """Ask for a summary.
+
+        The request is a window of its own, as a template may show the turns of a new question otherwise.
+        """
         self._turn_over()
         self.messages.append(NativeMessage(role="user", content=words))
 
@@ -94,7 +102,7 @@ class Windows:
         self._turn_over(start=end, marked_before=end, summary=end - 1)
 
     def close(self) -> tuple[BrowseView, ...]:
-        """All windows, the last one among them."""
+        """Close the last window, and return all of them."""
         self._turn_over()
         return tuple(self.views)
 
@@ -109,7 +117,7 @@ class Windows:
 def seen(
     messages: Sequence[NativeMessage], view: BrowseView, end: int, mark: str, *, sends_thoughts: bool
 ) -> list[NativeMessage]:
-    """The messages up to `end` as they are shown in a window."""
+    """Return the messages up to `end` as a window shows them."""
     system, user = messages[:OPENING]
     if view.summary is not None:
         user = replace(user, content=f"{user.content}\n\n{SUMMARY_HEAD}:\n{messages[view.summary].content}")
@@ -124,7 +132,10 @@ def seen(
 
 
 def windows_of(record: BrowseRecord, mark: str) -> list[tuple[list[NativeMessage], list[bool]]]:
-    """For each window what the model was sent and wrote, and on which turns the loss is taken: each turn in one."""
+    """Return, for each window, what the model was sent and wrote, and the turns on which the loss is taken.
+
+    Each turn of the agent is trained on in one window only.
+    """
     found = []
     for view in record.views:
         shown = seen(record.messages, view, view.end, mark, sends_thoughts=record.sends_thoughts)
@@ -136,7 +147,7 @@ def windows_of(record: BrowseRecord, mark: str) -> list[tuple[list[NativeMessage
 
 
 def merge_for_tags(messages: Sequence[NativeMessage]) -> list[NativeMessage]:
-    """Turns of a plain chat, in which results are the user's and nobody speaks twice in a row."""
+    """Turn messages into a plain chat, in which results are turns of the user and no role speaks twice in a row."""
     merged: list[NativeMessage] = []
     for message in messages:
         role = "user" if message.role == "tool" else message.role
@@ -148,5 +159,5 @@ def merge_for_tags(messages: Sequence[NativeMessage]) -> list[NativeMessage]:
 
 
 def as_sent(messages: Sequence[NativeMessage], writing: Writing) -> list[NativeMessage]:
-    """Messages as a server is sent them."""
+    """Return the messages in the form in which a server is sent them."""
     return merge_for_tags(messages) if writing == "tags" else list(messages)

@@ -1,4 +1,7 @@
-"""How a long episode went: calls, repeats, pages found, opened, unused and cited, by code from what was written."""
+"""Figures on how a long episode went: its calls, repeats, and the pages found, opened, left unused and cited.
+
+Code counts them from what was written; no model is asked.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ from trailforge.schemas import BrowseCall, BrowseFigures, BrowseRecord, Malforme
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gold:
-    """A page that the answer rests on: by its id, or by its title where its id is not one of the corpus."""
+    """A page that the answer rests on, known by its id, or by its title where its id is not one of the corpus."""
 
     page: str = ""
     title: str = ""
 
     def is_among(self, shown: Collection[tuple[str, str]]) -> bool:
-        """Whether it is one of these pages, given by id and title."""
+        """Say whether this page is among the pages shown, which are given by id and title."""
         if self.page:  # by the id of one of its passages, too
             return any(self.page in (page, page.rpartition("#")[0]) for page, _ in shown)
         return any(_folded(title) == _folded(self.title) for _, title in shown)
@@ -32,7 +35,10 @@ def count_figures(
     cited: Sequence[Citation],
     gold: Sequence[Gold] | None,
 ) -> BrowseFigures:
-    """The figures of an episode. `cited`: what its answer names. `gold`: the pages that it rests on, if known."""
+    """Count the figures of an episode. `cited`: the parts that its answer names.
+
+    `gold`: the pages that the answer rests on; None when they are not known.
+    """
     found = {named for call in calls if call.tool in ("search", "find") for named in _named(call)}
     opened = {named for call in calls if call.tool == "open" for named in _named(call)}
     places = {(page, part) for call in calls for page, part in zip(call.pages, call.parts, strict=True)}
@@ -63,7 +69,7 @@ def count_figures(
 
 
 def with_gold(record: BrowseRecord, gold: Sequence[Gold] | None) -> BrowseRecord:
-    """The record with its figures counted again, by these pages."""
+    """Return the record with its figures counted again by these gold pages."""
     cited: tuple[Citation, ...] = ()
     if record.messages and record.messages[-1].role == "assistant":
         with suppress(MalformedReply):
@@ -73,12 +79,17 @@ def with_gold(record: BrowseRecord, gold: Sequence[Gold] | None) -> BrowseRecord
 
 
 def is_shown(citation: Citation, places: Collection[tuple[str, int]]) -> bool:
-    """Whether a part was shown to the agent; where a search does not tell its part, any part of its page."""
+    """Say whether a cited part was shown to the agent.
+
+    Where a search does not tell its part, any part of its page counts.
+    """
     return (citation.page, citation.part) in places or (citation.page, 0) in places
 
 
 def unused_pages(calls: Sequence[BrowseCall], messages: Sequence[NativeMessage]) -> list[str]:
-    """Opened pages that no later turn of the agent names by id or title, in the order in which they were opened."""
+    """Return the opened pages that no later turn of the agent names by id or title, in the order in which they were
+    opened.
+    """
     last: dict[str, tuple[int, str]] = {}
     for call in calls:
         if call.tool == "open":

@@ -1,4 +1,5 @@
-"""The episode of a research agent: it calls tools until it answers, within room and caps, and knows what it showed.
+"""The episode of a research agent: it calls tools until it answers, within limits of tokens and calls, and records what
+it was shown.
 
 run = await run_browse_episode(question, tools, client=client, model="…", config=BrowseConfig(writing="native"))
 
@@ -55,39 +56,41 @@ class BrowseConfig:
     writing: Writing = "native"
     """How the agent writes its calls: as native tool calls, or as tags in text."""
     context: ContextRule = field(default_factory=ContextRule)
-    """The rule by which context is kept."""
+    """The rule that says which earlier messages the model is shown."""
     sends_thoughts: bool = True
-    """Whether earlier thoughts go back to the model; tags have them in their text, so there they always do."""
+    """Whether earlier thoughts are sent back to the model. Where calls are tags, thoughts are part of the text and are
+    always sent.
+    """
     sampling: Sampling = field(default_factory=lambda: Sampling(temperature=1.0, top_p=0.95, max_tokens=4096))
-    """How a turn is drawn; its stop strings are the writing's."""
+    """How a turn is sampled. The stop strings of `writing` are added."""
     max_calls: int = 300
-    """Calls of an episode. Once they are made the agent is told so, and can only answer."""
+    """Most calls of an episode. Once they are made, the agent is told so and can only answer."""
     max_at_once: int = 8
-    """Calls of one turn; further ones are not carried out, and told so."""
+    """Most calls of one turn. Further ones are not carried out, and the agent is told so."""
     max_tokens: int = 131_072
-    """The longest that what the model is shown may get together with its turn, as the server counts."""
+    """Most tokens of a prompt together with the turn that answers it, as the server counts."""
     max_spent: int | None = None
     """Tokens of all prompts and replies of the episode together; None sets no cap."""
     max_refusals: int = 3
-    """How many turns that cannot be read are answered with what is wrong; the next one ends the episode."""
+    """How many turns that cannot be read are answered with what is wrong. The next one ends the episode."""
     top_k: int = 5
-    """Passages of a search."""
+    """Number of passages that a search shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowseRun:
-    """An episode, finished or broken off."""
+    """An episode, finished or broken off, with what its calls found."""
 
     record: BrowseRecord
     stop: StopReason
     answer: str
-    """The answer; empty unless the agent gave one."""
+    """The agent's answer; empty when it gave none."""
     results: tuple[CallResult, ...]
-    """What each call of the record found, in the same order."""
+    """What each call of the record found, in the order of the calls."""
     shown: tuple[str, ...]
-    """What the agent read of each."""
+    """The text that the agent read for each call."""
     turns: tuple[BrowseTurn, ...]
-    """The turns that could be read."""
+    """The turns of the agent that could be read."""
 
 
 async def run_browse_episode(
@@ -105,11 +108,12 @@ async def run_browse_episode(
     sample: int = 0,
     priority: int = 0,
 ) -> BrowseRun:
-    """Let the agent search, open and find until it answers, or may not go on.
+    """Run an episode: let the agent search, open and find until it answers or meets a limit.
 
-    `gold`: the pages that the answer rests on, for the figures. `count`: tokens of a result. `clock`: None where a row
-    must not follow from one. `sample` tells episodes on one question apart. Raises what client and tools raise; a
-    window of the server's that overflows after the first turn is an end (`too_long`).
+    `gold`: the pages that the answer rests on, for the figures. `count`: counts the tokens of a result. `clock`: the
+    time; None where a row must not depend on it. `sample`: number that tells episodes on one question apart. Raises
+    what the client and the tools raise. A prompt that no longer fits the server's window ends the episode (`too_long`),
+    unless it is the first.
     """
     episode = _Episode(question, config, count, clock)
     request = Request(

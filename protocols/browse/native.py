@@ -57,19 +57,19 @@ TOOLS: tuple[dict[str, Any], ...] = (
         text={"type": "string", "description": "The words, exactly as they stand in the page."},
     ),
 )
-"""The tools as a request offers them."""
+"""The tools as a request to a server offers them."""
 TOOLS_JSON = json.dumps(TOOLS, separators=(",", ":"))
 
 _KEYS = {"search": ("query",), "open": ("page", "part"), "find": ("page", "text")}
 
 
 def call_id(number: int) -> str:
-    """The id of the call of this number in an episode: nine letters and digits, which every chat template takes."""
+    """Make the id of a call from its number in an episode: nine letters and digits, which every chat template takes."""
     return f"c{number:08d}"
 
 
 def write_native(turn: BrowseTurn) -> NativeMessage:
-    """A turn as a message; `read_native` makes the same of it."""
+    """Write a turn as a message. `read_native` reads the same turn from it."""
     said = turn.said
     if turn.answer is not None:
         said = "\n".join(filter(None, (said, f"<answer>{turn.answer.text}</answer>")))
@@ -94,9 +94,10 @@ def _arguments(call: Call) -> str:
 
 
 def read_native(message: NativeMessage, first_id: int = 0) -> BrowseTurn:
-    """A turn taken apart, mending what can be. Raises `MalformedReply`, saying what is wrong.
+    """Take a message apart into a turn, mending what can be mended.
 
-    `first_id`: the number in the episode of its first call, for calls that came without an id of their own.
+    Raises `MalformedReply`, saying what is wrong. `first_id`: the number in the episode of the first call, for calls
+    that came without an id of their own.
     """
     mends: dict[Mend, None] = {}
     thought, said = message.reasoning.strip(), message.content
@@ -117,7 +118,7 @@ def read_native(message: NativeMessage, first_id: int = 0) -> BrowseTurn:
 
 
 def mended_ids(message: NativeMessage, first_id: int) -> NativeMessage:
-    """The message with an id of its own for every call, as results name them; the ids that it has stay."""
+    """Return the message with an id for every call, as results name them. Ids that it has already are kept."""
     ids = _whole_ids(message.tool_calls, first_id, {})
     calls = tuple(
         ToolCall(id=id, name=call.name, arguments=call.arguments)

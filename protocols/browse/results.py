@@ -1,4 +1,4 @@
-"""What a call found, and how the agent reads it, in both writings alike: retrieved text in it is harmless."""
+"""What a call found, and how the agent reads it, the same in both writings. Retrieved text in it is made harmless."""
 
 from __future__ import annotations
 
@@ -16,32 +16,35 @@ NO_ROOM_NOW = "This result is too long to be shown now; make the call again."
 ANSWER_NOW = "There is room for one more turn: give the answer now."
 TOO_MANY_AT_ONCE = "too many calls in one turn; make this call again in the next"
 LEFT_OUT = "(This result was shown before and is left out here. Make the call again to read it again.)"
-"""The mark that stands in the place of an older result."""
+"""The mark that stands in the place of an older result that is no longer shown."""
 
 _OWN_TAGS = tag_pattern(("open", "find"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallResult:
-    """What a call found."""
+    """What a call found, or why it was not carried out."""
 
     hits: tuple[PageHit, ...] = ()
-    """What a search or a find shows."""
+    """The hits of a search or a find."""
     opened: PagePart | None = None
-    """The part that was opened."""
+    """The part of a page that was opened; None for other calls."""
     problem: str = ""
     """Why the call was not carried out, in words that the agent reads."""
 
     @property
     def shown(self) -> tuple[tuple[str, int, str], ...]:
-        """Page, part and title of all that it shows, best first."""
+        """List page, part and title of everything that the result shows, best first."""
         if self.opened is not None:
             return ((self.opened.id, self.opened.part, self.opened.title),)
         return tuple((hit.page, hit.part, hit.title) for hit in self.hits)
 
 
 async def carry_out(call: Call, tools: PageTools, top_k: int) -> CallResult:
-    """What a call finds. What the agent asked for and is not there is a problem that it reads; others are raised."""
+    """Carry out a call.
+
+    A page or part that does not exist becomes a problem that the agent reads; all other errors are raised.
+    """
     try:
         match call:
             case SearchAction():
@@ -57,7 +60,7 @@ async def carry_out(call: Call, tools: PageTools, top_k: int) -> CallResult:
 
 
 def result_text(call: Call, result: CallResult) -> str:
-    """A result as the agent reads it."""
+    """Write a result as the agent reads it."""
     if result.problem:
         return f"Not done: {one_line(result.problem)}"
     if result.opened is not None:
@@ -86,10 +89,13 @@ def _place(page: str, title: str, part: int) -> str:
 
 
 def harmless(text: str) -> str:
-    """Retrieved text that can neither end a result nor pose as a call; applied twice it changes nothing."""
+    """Make retrieved text harmless, so that it can neither end a result nor pose as a call.
+
+    Applying it twice changes nothing.
+    """
     return _OWN_TAGS.sub(lambda match: f"&lt;{match[0][1:]}", escape_retrieved(text))
 
 
 def one_line(text: str) -> str:
-    """Harmless, and on one line, so that it cannot pose as a line of the tool's own."""
+    """Make text harmless and put it on one line, so that it cannot pose as a line of the tool's own."""
     return " ".join(harmless(text).split())

@@ -34,7 +34,7 @@ from trailforge.schemas import MalformedReply
 CALLS = ("search", "open", "find")
 ACTIONS = (*CALLS, "answer")
 STOP = ("<result>",)
-"""Where generation ends: an agent that goes on here would write its own results."""
+"""Strings at which generation stops: an agent that went on here would write its own results."""
 
 _TAG = tag_pattern(("think", *ACTIONS))
 _PLAIN = re.compile(rf"<(/?)({'|'.join(('think', *ACTIONS))})>")
@@ -43,7 +43,7 @@ _PART_BESIDE = re.compile(r"(.*\S)\s*[,;|]\s*part[\s:#]*+(\d{1,9})", re.IGNORECA
 
 
 def write_tags(turn: BrowseTurn) -> str:
-    """A turn as text; `read_tags` makes the same of it."""
+    """Write a turn as text. `read_tags` reads the same turn from it."""
     thought = "\n".join(filter(None, (turn.thought, turn.said)))
     actions = [_write_call(call) for call in turn.calls]
     if turn.answer is not None:
@@ -65,7 +65,7 @@ def _write_call(call: Call) -> str:
 
 
 def read_tags(text: str) -> BrowseTurn:
-    """A turn taken apart, mending what can be. Raises `MalformedReply`, saying what is wrong."""
+    """Take a text apart into a turn, mending what can be mended. Raises `MalformedReply`, saying what is wrong."""
     plain = _TAG.sub(lambda match: f"<{match[1]}{match[2].lower()}>", text)
     mends: dict[Mend, None] = {"tag_spelling": None} if plain != text else {}
     thought, rest = _split_thought(plain, mends)

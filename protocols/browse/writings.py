@@ -1,4 +1,6 @@
-"""The two writings of the protocol as what an episode needs of them: rules, reading, writing, and results."""
+"""The two writings of the browse protocol, each with what an episode needs of it: rules, reading, writing and
+results.
+"""
 
 from __future__ import annotations
 
@@ -38,44 +40,44 @@ SUMMARY_REQUEST = (
     "nobody needs the results again: what is asked; each fact found, with the page and part it stands in; which ways "
     "led to nothing; what is still missing, and what to do next."
 )
-"""What asks the model for a summary."""
+"""The request with which the model is asked for a summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnWriting:
-    """How turns and results are written and read."""
+    """One way of writing turns and results, and of reading them."""
 
     name: Writing
     tools: str
     """The tools as a request offers them, a JSON list; empty where calls are tags."""
     stop: tuple[str, ...]
     calls: str
-    """How the rules explain calls."""
+    """The part of the rules that explains calls."""
     answer: str
-    """How they explain the end."""
+    """The part of the rules that explains how the agent ends with an answer."""
     read: Callable[[NativeMessage, int], BrowseTurn]
     """Takes a turn apart; the number is that of its first call. Raises `MalformedReply`."""
     write: Callable[[BrowseTurn], NativeMessage]
-    """Writes a turn that reads the same."""
+    """Writes a turn as a message, from which `read` takes the same turn."""
 
     def opening(self, question: str, most_calls: int) -> tuple[NativeMessage, NativeMessage]:
-        """The rules and the question."""
+        """Write the rules and the question, with which an episode begins."""
         rules = _RULES.format(calls=self.calls, answer=self.answer, most=most_calls)
         return NativeMessage(role="system", content=rules), NativeMessage(role="user", content=question)
 
     def result(self, text: str, call_id: str = "") -> NativeMessage:
-        """The message with what a call found."""
+        """Write the message with what a call found."""
         if self.name == "tags":
             return NativeMessage(role="tool", content=f"<result>\n{text}\n</result>")
         return NativeMessage(role="tool", content=text, tool_call_id=call_id)
 
     @property
     def mark(self) -> str:
-        """What a result says that is left out."""
+        """Return the mark that stands in the place of a result that is left out."""
         return self.result(LEFT_OUT).content
 
     def refusal(self, problem: str) -> NativeMessage:
-        """What the agent reads after a turn that cannot be read."""
+        """Write what the agent reads after a turn that cannot be read."""
         return NativeMessage(role="user", content=f"That turn cannot be read: {problem}. Write it again.")
 
 
@@ -111,17 +113,17 @@ WRITINGS: dict[str, TurnWriting] = {
         ),
     )
 }
-"""By name."""
+"""Every writing by its name."""
 
 
 WORDS = "\n".join(
     [SUMMARY_REQUEST, LEFT_OUT, *(f"{each.opening('', 0)[0].content} {each.tools}" for each in WRITINGS.values())]
 )
-"""All that agents are told, whatever the question."""
+"""All fixed text that agents are told, whatever the question is."""
 
 
 def writing_of(name: str) -> TurnWriting:
-    """A writing by its name. Raises `InvalidInput` with the list when there is none."""
+    """Find a writing by its name. Raises `InvalidInput`, with the list of names, when there is none."""
     if name not in WRITINGS:
         raise InvalidInput(f"no writing {name!r}; there are {', '.join(WRITINGS)}", field="writing")
     return WRITINGS[name]

@@ -1,7 +1,7 @@
 """Our rewards and rollouts with the signatures that training frameworks call.
 
-None of the frameworks is imported, but by `verl_agent_loop`, `openrlhf` and those of verifiers, which only these
-import.
+No framework is imported here, but by `verl_agent_loop`, `openrlhf` and the modules for verifiers, which only these
+frameworks import.
 """
 
 from typing import TYPE_CHECKING

@@ -41,7 +41,7 @@ from trailforge.training.scoring import ToScore, read_truth, scorer_of
 
 
 class AgentExecutor(AgentExecutorBase):
-    """By this name OpenRLHF looks for it, in a file."""
+    """The agent, under the name by which OpenRLHF looks for it in a file."""
 
     async def execute(
         self,
@@ -53,9 +53,9 @@ class AgentExecutor(AgentExecutorBase):
         llm_engine: Any,
         images: Any = None,
     ) -> dict[str, Any]:
-        """An episode of at most `max_length` tokens, prompt included. `label`: its ground truth as JSON.
+        """Run an episode of at most `max_length` tokens, prompt included. `label`: its ground truth as JSON.
 
-        Raises as `search_episode`, what the judge raises, and `InvalidInput` for a prompt in another template.
+        Raises as `search_episode` does, what the judge raises, and `InvalidInput` for a prompt in another template.
         """
         opening, truth, settings = read_opening(prompt), read_truth(label), named_settings()
         question = grammar_of(truth.protocol).question_of(opening[-1].content)

@@ -46,27 +46,29 @@ PROCESS = f"{socket.gethostname()}.{os.getpid()}"
 _numbers = itertools.count()
 
 GoOn = Callable[[list[int], int, Sequence[str], Collection[int]], Awaitable[Continuation]]
-"""(ids so far, room, strings to stop at, tokens to stop at) -> what the server sampled."""
+"""Continues a sequence, given its ids so far, its room, and the strings and tokens to stop at; returns what the server
+sampled.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings(EnvironmentConfig):
-    """What agents search, and how much of it: what exports write for a framework's configuration."""
+    """What agents search, and how much of it. Exports write it for a framework's configuration."""
 
     documents: tuple[str, ...]
     """Folders of finished runs, or one corpus (an index, a file of passages); none where `kind` is `web` or a URL."""
     kg: str | None = None
     """A knowledge graph's folder, for `kg_search`, or the URL of a server that has one."""
     top_k: int = 5
-    """Passages of a search; in plans, of each node."""
+    """Number of passages that a search shows; in plans, that each node shows."""
     max_observation_tokens: int = 1024
-    """Of one tool turn; more is cut."""
+    """Most tokens of one tool turn; more is cut."""
     max_searches: int | None = None
-    """Of an episode; None: its length alone ends it."""
+    """Most searches of an episode; None: its length alone ends it."""
     mask_truncated: bool = False
-    """Take no loss on episodes that end for want of room; what they are paid counts all the same."""
+    """Whether no loss is taken on episodes that end for want of room. Their rewards count all the same."""
     keep_in: str = ""
-    """The folder in whose `episodes/` all of them are kept; empty: none is."""
+    """The folder in whose `episodes/` all episodes are kept; empty: none is kept."""
 
     def __post_init__(self) -> None:
         EnvironmentConfig.__post_init__(self)
@@ -77,13 +79,16 @@ class SearchSettings(EnvironmentConfig):
 
 
 def read_settings(section: Mapping[str, Any]) -> SearchSettings:
-    """Settings from a section of a configuration. Raises `InvalidInput` for keys or values that are none."""
+    """Read settings from a section of a configuration.
+
+    Raises `InvalidInput` for unknown keys and values that do not fit.
+    """
     return from_dict(SearchSettings, {**plain(section), "documents": plain(section.get("documents") or ())})
 
 
 @cache
 def settings_of(path: str) -> SearchSettings:
-    """Settings from a YAML file. Raises `InvalidInput` naming it."""
+    """Read settings from a YAML file. Raises `InvalidInput`, naming the file."""
     try:
         section = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -95,7 +100,9 @@ def settings_of(path: str) -> SearchSettings:
 
 
 def named_settings() -> SearchSettings:
-    """Those that the environment variable names, for frameworks whose configuration has no place for them."""
+    """Read the settings that the environment variable names, for frameworks whose configuration has no place
+    for them.
+    """
     path = os.environ.get(SETTINGS)
     if not path:
         raise InvalidInput("set it to the path of the search settings (`search.yaml` of the export)", field=SETTINGS)
@@ -103,7 +110,7 @@ def named_settings() -> SearchSettings:
 
 
 def read_opening(prompt: Any) -> tuple[ChatMessage, ...]:
-    """System turn and question, from messages or from what our template makes of them."""
+    """Read system turn and question, from messages or from what our template makes of them."""
     if not isinstance(prompt, str):
         return read_messages(list(prompt))
     found = _OPENING.match(prompt)
@@ -126,10 +133,10 @@ async def search_episode(
     asked: TrainedQuestion | None = None,
     step: Callable[[], int] = lambda: 0,
 ) -> TokenEpisode:
-    """An episode of at most `max_tokens` after the prompt. `tokenizer`: after `prepare_tokenizer`.
+    """Run an episode of at most `max_tokens` after the prompt. `tokenizer`: after `prepare_tokenizer`.
 
-    It is kept where settings and question (`asked`) are given for that. `step`: asked when it is over, which step of
-    the training it is of; 0: not known.
+    The episode is kept where settings and question (`asked`) are given for that. `step`: tells, when the episode is
+    over, which step of the training it belongs to; 0: not known.
 
     Raises as `training.searched.open_environment` and `roll_out_one`.
     """
@@ -157,7 +164,7 @@ async def search_episode(
 def keep_episode(
     folder: str, asked: TrainedQuestion, run: EpisodeRun, place: EpisodePlace, reward: Reward | None = None
 ) -> None:
-    """Have an episode written below a folder; comes back at once. `reward`: None: not known."""
+    """Have an episode written below a folder, and return at once. `reward`: None: not known."""
     number = next(_numbers)
     _writer_to(folder).keep(place.step, lambda: [make_row(asked, run, place, number=number, reward=reward)])
 
@@ -168,9 +175,9 @@ def _writer_to(folder: str) -> EpisodeWriter:
 
 
 def asked_of(truth: Any, known: Mapping[str, Any] | None, dataset: str = "") -> TrainedQuestion | None:
-    """The question of a framework's row, for episodes to be kept; None for a row that does not say it.
+    """Return the question of a framework's row, for episodes to be kept; None for a row that does not say it.
 
-    `truth`: as of `read_truth`. `known`: the `extra_info` of our exports.
+    `truth`: as in `read_truth`. `known`: the `extra_info` of our exports.
     """
     known = known or {}
     if not known.get("question"):
@@ -182,9 +189,9 @@ def asked_of(truth: Any, known: Mapping[str, Any] | None, dataset: str = "") -> 
 
 
 def known_of(episode: TokenEpisode) -> dict[str, Any]:
-    """What the rewards in this folder want to know of an episode besides its text, and how it ended.
+    """Return what the rewards in this folder need to know of an episode besides its text, and how it ended.
 
-    Of one that `failed` no token is trained. What it is paid should count in no group's mean.
+    No token of an episode that `failed` is trained, and what it is paid should count in no group's mean.
     """
     return {
         "transcript": [{"role": message.role, "content": message.content} for message in episode.messages],
@@ -197,14 +204,17 @@ def known_of(episode: TokenEpisode) -> dict[str, Any]:
 
 
 def logprobs_of(episode: TokenEpisode) -> list[float] | None:
-    """Of each token, 0 where no loss is taken; None unless all others are known."""
+    """Return the log-probability of each token, 0 where no loss is taken; None unless all others are known."""
     known = [logprob for logprob in episode.logprobs if logprob is not None]
     return known if len(known) == len(episode.logprobs) else None
 
 
 @cache
 def end_ids_of(tokenizer: Any) -> tuple[int, ...]:
-    """Tokens that end a turn. Once for each tokenizer: a vocabulary takes long to list."""
+    """Return the tokens that end a turn.
+
+    They are found once for each tokenizer, as a vocabulary takes long to list.
+    """
     prepare_tokenizer(tokenizer)
     vocabulary = tokenizer.get_vocab()
     return tuple(vocabulary[token] for token in (tokenizer.eos_token, _END_OF_TEXT) if token in vocabulary)
@@ -212,9 +222,9 @@ def end_ids_of(tokenizer: Any) -> tuple[int, ...]:
 
 @once
 def environment_of(protocol: str, settings: SearchSettings) -> Environment:
-    """What is searched, opened by whoever comes first; call it on a thread, as opening takes an event loop of its own.
+    """Open what is searched; the first call opens it for all.
 
-    Raises as `training.searched.open_environment`.
+    Call it on a thread, as opening takes an event loop of its own. Raises as `training.searched.open_environment` does.
     """
     return open_environment(
         protocol,
@@ -227,7 +237,10 @@ def environment_of(protocol: str, settings: SearchSettings) -> Environment:
 
 @once
 def tokenizer_of(name: str) -> Any:
-    """A model's, loaded by whoever comes first: two threads that import transformers at once find half of it."""
+    """Load a model's tokenizer; the first call loads it for all.
+
+    Two threads that import transformers at once find half of it.
+    """
     from trailforge.training.weights import load_tokenizer
 
     return load_tokenizer(name)

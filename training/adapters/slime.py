@@ -41,7 +41,7 @@ _TOP_P_KEYS = (("top_p_token_ids", "top_p_token_offsets"), ("top_p_kept_token_id
 
 
 async def reward(args: Any, sample: Any, **_: Any) -> float:
-    """What slime's `Sample` is paid."""
+    """Return what slime's `Sample` is paid."""
     protocol = getattr(args, "reward_protocol", None)
     known = sample.metadata or {}
     episode = read_episode(sample.response, sample.label, known, protocol=protocol, tokens=sample.response_length)
@@ -54,7 +54,9 @@ _CENTERED = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")
 
 
 def center_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
-    """Rewards as they were paid, and as they are trained. 0 for a failed episode, and where it leaves one alone."""
+    """Return rewards as they were paid, and as they are trained: 0 for a failed episode, and where it leaves one alone
+    in its group.
+    """
     paid = [float(sample.get_reward_value(args)) for sample in samples]
     if args.advantage_estimator not in _CENTERED or not args.rewards_normalization:
         return paid, paid
@@ -75,7 +77,8 @@ def center_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list
 
 
 async def generate(args: Any, sample: Any, sampling_params: Mapping[str, Any]) -> Any:
-    """An episode on the sample's question, written into the sample; an aborted one leaves it as it was.
+    """Run an episode on the sample's question, and write it into the sample; an aborted one leaves the sample as it
+    was.
 
     The sample is slime's own: its prompt messages, or a text in ChatML with `--apply-chat-template`.
     `sampling_params["max_new_tokens"]` is its longest response, results included. Raises as `search_episode`, and

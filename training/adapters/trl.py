@@ -16,11 +16,11 @@ from trailforge.schemas import ChatMessage, InvalidInput
 from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of
 
 RewardFunction = Callable[..., list[float]]
-"""As TRL calls it: by keywords, with a list per column."""
+"""A reward function as TRL calls it: by keywords, with a list for each column."""
 
 
 def reward_function(preset: str | None = None, protocol: str | None = None) -> RewardFunction:
-    """A reward function of one preset and protocol; None: those that each question names.
+    """Make a reward function of one preset and protocol; None: those that each question names.
 
     `preset`: a name, or a training preset's YAML file, whose judge is then asked. Raises `InvalidInput`.
     """
@@ -79,4 +79,4 @@ def _log_parts(rewards: Sequence[Reward], log_metric: Callable[[str, float], Non
 
 
 reward = reward_function()
-"""By the preset and protocol that each question names."""
+"""Pays episodes by the preset and protocol that each question names."""

@@ -50,7 +50,7 @@ from trailforge.training.scoring import ToScore, read_truth, scorer_of
 from trailforge.training.sets.files import Split, questions_of
 
 ID = "trailforge"
-"""By which verifiers finds it: the module whose `__all__` names taskset, harness and environment."""
+"""The name by which verifiers finds this module, whose `__all__` names taskset, harness and environment."""
 _ATTEMPTS, _FIRST_WAIT_S = 5, 1.0
 
 
@@ -58,26 +58,26 @@ _ATTEMPTS, _FIRST_WAIT_S = 5, 1.0
 
 
 class SearchData(vf.TaskData):
-    """A question, and what its episode is led and paid by."""
+    """A question, and what is needed to run and pay its episode."""
 
     question: str = ""
     data_source: str = ""
     protocol: str = REACT.name
     ground_truth: str = ""
-    """A `GroundTruth` as JSON."""
+    """The ground truth of the question, a `GroundTruth` as JSON."""
     search: str = ""
-    """Path of the settings."""
+    """Path of the YAML file with the search settings."""
     tokenizer: str = ""
     max_tokens: int = 0
 
 
 class SearchState(vf.State):
-    """An episode's end."""
+    """The end of an episode."""
 
     run: Any = None
-    """Its `EpisodeRun`; None where it was broken off."""
+    """The `EpisodeRun` of the episode; None where it was broken off."""
     keep: Any = None
-    """Has it kept with its reward (None: it has none); None: nobody keeps it."""
+    """Keeps the episode with its reward (None: it has none); None where episodes are not kept."""
 
 
 class SearchTaskConfig(vf.TaskConfig):
@@ -88,11 +88,11 @@ class SearchTaskConfig(vf.TaskConfig):
 
 
 class SearchTask(vf.Task[SearchData, SearchState, SearchTaskConfig]):
-    """A question that is searched for."""
+    """The task of answering a question by searching."""
 
     @vf.intercept
     async def restore_turn(self, response: vf.Response) -> vf.Response | None:
-        """A turn as the model wrote it. What comes with its tokens is whole."""
+        """Return a turn as the model wrote it. A turn that comes with its tokens is whole."""
         if response.tokens is not None or response.finish_reason == "length":
             return None
         said = response.message
@@ -104,7 +104,7 @@ class SearchTask(vf.Task[SearchData, SearchState, SearchTaskConfig]):
 
     @vf.reward
     async def reward(self, trace: vf.Trace) -> float:
-        """What the episode is paid; its parts are metrics."""
+        """Return what the episode is paid. The parts of the reward are metrics."""
         run: EpisodeRun | None = trace.state.run
         if run is None:
             return 0.0
@@ -139,7 +139,7 @@ def _ends() -> tuple[str, ...]:
 
 
 class SearchTasksetConfig(vf.TasksetConfig):
-    """Which questions, and what is searched."""
+    """Which questions are asked, and what is searched."""
 
     id: vf.ID = ID
     task: SearchTaskConfig = SearchTaskConfig()
@@ -147,21 +147,26 @@ class SearchTasksetConfig(vf.TasksetConfig):
     """Folder of a training set."""
     split: Split = "train"
     protocol: str = REACT.name
-    """The questions that are asked in it; others are left out."""
+    """The protocol of the questions that are asked; questions in others are left out."""
     search: Path = Path()
-    """YAML file of `SearchSettings`."""
+    """YAML file with the `SearchSettings`."""
     tokenizer: str = ""
-    """Folder or name: results are measured and cleaned by it; without one their length is estimated."""
+    """The tokenizer, by folder or name, by which results are measured and cleaned; empty: their length is estimated."""
     max_tokens: int = 16384
-    """Of everything after the prompt, as the server counts it. Of one turn say `agent.sampling.max_tokens`: vLLM's
-    token endpoint takes that alone."""
+    """Most tokens of everything after the prompt, as the server counts it.
+
+    `agent.sampling.max_tokens` limits one turn: vLLM's token endpoint takes that alone.
+    """
 
 
 class SearchTaskset(vf.Taskset[SearchTask, SearchTasksetConfig]):
     """The questions of a training set, in the order of learning."""
 
     def load(self) -> Iterator[SearchTask]:
-        """Raises `InvalidInput` for a set without such questions, and for settings that are none."""
+        """Load the questions.
+
+        Raises `InvalidInput` for a set without such questions, and for settings that do not fit.
+        """
         config = self.config
         if settings_of(str(config.search)).mask_truncated:
             raise InvalidInput(
@@ -185,14 +190,17 @@ class SearchTaskset(vf.Taskset[SearchTask, SearchTasksetConfig]):
 
 
 class SearchEnvConfig(vf.SingleAgentEnvConfig):
-    """One agent, whose turns end at closing tags. Its loop needs no sandbox: all that it runs is a search."""
+    """Settings of one agent, whose turns end at closing tags.
+
+    Its loop needs no sandbox: all that it runs is a search.
+    """
 
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
     taskset: SearchTasksetConfig = SearchTasksetConfig()
 
 
 class SearchEnv(vf.SingleAgentEnv, vf.Env[SearchEnvConfig]):
-    """One agent that searches."""
+    """An environment with one agent that searches."""
 
     def __init__(self, config: SearchEnvConfig) -> None:
         """vLLM's token endpoint is sent the sampling of the configuration and nothing of what a request says."""
@@ -204,7 +212,7 @@ class SearchEnv(vf.SingleAgentEnv, vf.Env[SearchEnvConfig]):
 
 
 def load_environment(training_set: str, search: str, *, protocol: str = REACT.name, **taskset: Any) -> SearchEnv:
-    """The environment for a script. `taskset`: further fields of `SearchTasksetConfig`."""
+    """Load the environment for a script. `taskset`: further fields of `SearchTasksetConfig`."""
     given = {"id": ID, "training_set": training_set, "search": search, "protocol": protocol, **taskset}
     return vf.load_environment(vf.resolve_env_config({"taskset": given}))
 
@@ -213,7 +221,10 @@ def load_environment(training_set: str, search: str, *, protocol: str = REACT.na
 
 
 class SearchHarness(vf.Harness[vf.HarnessConfig]):
-    """Leads an episode in this process: the model is asked through verifiers, what it searches is opened once."""
+    """A harness that runs an episode in this process.
+
+    The model is asked through verifiers, and what it searches is opened once.
+    """
 
     APPENDS_SYSTEM_PROMPT: ClassVar[bool] = True
     EXECUTES_CODE: ClassVar[bool] = False
@@ -229,7 +240,7 @@ class SearchHarness(vf.Harness[vf.HarnessConfig]):
         mcp_urls: dict[str, str],
         data: SearchData,
     ) -> vf.ProgramResult:
-        """The episode is in the trace, and in its state. Raises what tools and server raise."""
+        """Run an episode, and leave it in the trace and in its state. Raises what tools and server raise."""
         settings = await asyncio.to_thread(settings_of, data.search)
         environment = await asyncio.to_thread(environment_of, data.protocol, settings)
         system, question = self.resolve_text_prompt(data)

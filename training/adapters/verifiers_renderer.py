@@ -22,13 +22,14 @@ from trailforge.training.scoring import read_messages
 
 
 class RendererConfig(BaseRendererConfig):
-    """It has no options."""
+    """The renderer's configuration, which has no options."""
 
 
 class Renderer:
-    """Conversations as the tokens of our rollouts: with the thoughts of earlier turns, nothing tokenised again.
+    """A renderer that turns conversations into the tokens of our rollouts.
 
-    An agent's turn goes on as it was sampled. What ends it where none was sampled belongs to the next message.
+    The thoughts of earlier turns stay, and nothing is tokenised again. An agent's turn goes on as it was sampled. What
+    ends it where none was sampled belongs to the next message.
     """
 
     config_class = RendererConfig
@@ -45,7 +46,9 @@ class Renderer:
     def render(
         self, messages: Sequence[Any], *, tools: Any = None, add_generation_prompt: bool = False
     ) -> RenderedTokens:
-        """A conversation, each token with the message that it is of; -1 for the heading of the next turn."""
+        """Return the tokens of a conversation, each with the message that it belongs to; -1 for the heading of the next
+        turn.
+        """
         spoken = read_messages(list(messages))
         ends = [len(masked_tokens(self._tokenizer, spoken[: n + 1]).input_ids) for n in range(len(spoken))]
         owners = [n for n, (start, end) in enumerate(pairwise([0, *ends])) for _ in range(end - start)]
@@ -57,7 +60,7 @@ class Renderer:
     def render_ids(
         self, messages: Sequence[Any], *, tools: Any = None, add_generation_prompt: bool = False
     ) -> list[int]:
-        """The tokens alone."""
+        """Return the tokens of a conversation alone."""
         return self.render(messages, add_generation_prompt=add_generation_prompt).token_ids
 
     def bridge_to_next_turn(
@@ -68,7 +71,7 @@ class Renderer:
         *,
         tools: Any = None,
     ) -> RenderedTokens | None:
-        """The sampled turn, its end where none was sampled, the result, and the heading of the next turn."""
+        """Return the sampled turn, its end where none was sampled, the result, and the heading of the next turn."""
         if len(new_messages) != 1:
             return None
         previous = [*previous_prompt_ids, *previous_completion_ids]
@@ -80,13 +83,13 @@ class Renderer:
     def parse_response(
         self, token_ids: list[int], *, tools: Any = None, prompt_ids: list[int] | None = None
     ) -> ParsedResponse:
-        """A turn as one text, thoughts and tags included, without its end."""
+        """Return a turn as one text, thoughts and tags included, without its end."""
         has_end = bool(token_ids) and token_ids[-1] in self._end_ids
         words = token_ids[:-1] if has_end else token_ids
         return ParsedResponse(content=self._tokenizer.decode(words, skip_special_tokens=False))
 
     def get_stop_token_ids(self) -> list[int]:
-        """The end of a turn, and the end of a text, with which base models end one."""
+        """Return the end of a turn and, as base models end a turn with it, the end of a text."""
         return self._end_ids
 
     def _rendered(self, ids: list[int], owners: list[int], messages: Sequence[Any]) -> RenderedTokens:

@@ -40,18 +40,20 @@ TRAINERS: Mapping[str, Callable[[Export], str]] = MappingProxyType(
         "sharegpt": messages.write_sharegpt,
     }
 )
-"""By its name, the function that writes a trainer's format and returns the README."""
+"""For each trainer, by name, the function that writes its format and returns the README."""
 
 
 def export(
     folder: Path, to: str, out: Path, *, base_model: str | None = None, progress: Progress | None = None
 ) -> Mapping[str, int]:
-    """Write a training set in a trainer's format; returns rows by file. `base_model`: by name or folder, whose marks
-    stand around the turns then, as `train sft` would use them. Of an evaluation the episodes of research agents.
+    """Write a training set, or the episodes of an evaluation's research agents, in a trainer's format; return rows by
+    file.
 
-    Raises `InvalidInput` for a folder that is no training set, a trainer that is not known or cannot train in the
-    model's marks, a set whose loss leaves out parts of turns, and one that holds nothing the trainer takes;
-    `OutputError` when `out` is taken. Then nothing is left behind.
+    `base_model`: a model by name or folder, whose marks then stand around the turns, as `train sft` would use them.
+
+    Raises `InvalidInput` for a folder that is no training set, a trainer that is unknown or cannot train in the model's
+    marks, a set whose loss leaves out parts of turns, and one that holds nothing the trainer takes; `OutputError` when
+    `out` is taken. Then nothing is left behind.
     """
     if is_evaluation(folder):
         return export_episodes(folder, to, out)
@@ -107,7 +109,7 @@ def _check_masks(training_set: TrainingSet, to: str) -> None:
 
 
 def preset_for(training_set: TrainingSet) -> TrainPreset:
-    """The preset of the protocol that the set's questions are asked in.
+    """Load the preset of the protocol in which the set's questions are asked.
 
     Where the set has several, it is that of the data set with most rows for training; of two, the first by name.
     """

@@ -25,7 +25,9 @@ from trailforge.training.sets.files import SPLITS, TABLES, TrainingSet
 Progress = Callable[[str, int, int], None]
 Row = dict[str, Any]
 Make = Callable[[Any, str, int], Row | None]
-"""Row, split and position to columns; None for a row that the trainer must not learn."""
+"""Makes the columns of a row from the row, its split and its position; None for a row that the trainer must not
+learn.
+"""
 
 TEMPLATE = "chat_template.jinja"
 STR, INT, FLOAT, BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
@@ -33,12 +35,12 @@ MESSAGES = pa.list_(pa.struct([("role", STR), ("content", STR)]))
 
 
 def schema(fields: Sequence[tuple[str, Any]]) -> pa.Schema:
-    """Columns without nulls."""
+    """Make a schema of columns without nulls."""
     return pa.schema([pa.field(name, kind, nullable=False) for name, kind in fields])
 
 
 SFT = schema([("messages", MESSAGES), ("uid", STR), ("question", STR), ("data_source", STR)])
-"""Of trainers that train every assistant turn."""
+"""The schema for trainers that train every assistant turn."""
 PAIRS = schema(
     [
         ("prompt", MESSAGES),
@@ -63,20 +65,20 @@ class Export:
     preset: TrainPreset
     tell: Progress
     base_model: str = ""
-    """Whose marks stand around the turns; empty: none is named, and they are ChatML's."""
+    """The model whose marks stand around the turns; empty: none is named, and the marks are ChatML's."""
     frame: Frame = CHATML
-    """As `train sft` would use it for that model."""
+    """The marks around turns, as `train sft` would use them for that model."""
     rows: dict[str, int] = field(default_factory=dict)
-    """Rows of each file written, by its path in the folder."""
+    """Number of rows of each file written, by its path in the folder."""
     protocols: Counter[str] = field(default_factory=Counter)
-    """Rows by the protocol that they are in."""
+    """Number of rows by the protocol that they are in."""
     paired: Counter[str] = field(default_factory=Counter)
-    """Pairs by the same."""
+    """Number of pairs by the protocol that they are in."""
     rewards: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Questions by their protocol and the reward that they name."""
+    """Number of questions by their protocol and the reward that they name."""
 
     def parquet(self, table: str, schema: pa.Schema, make: Make) -> None:
-        """`sft/` or `rl/` as one Parquet file for each split that has rows."""
+        """Write `sft/` or `rl/` as one Parquet file for each split that has rows."""
         for split in SPLITS:
             name = f"{table}/{split}.parquet"
             writer: pq.ParquetWriter | None = None
@@ -87,7 +89,7 @@ class Export:
                 writer.close()
 
     def json_lines(self, table: str, make: Make) -> None:
-        """The same as JSON Lines."""
+        """Write `sft/` or `rl/` as one file of JSON Lines for each split that has rows."""
         for split in SPLITS:
             name = f"{table}/{split}.jsonl"
             for rows in self._made(table, split, name, make):
@@ -110,11 +112,11 @@ class Export:
             self.tell(f"exporting {table}/{split}", read, total)
 
     def text(self, name: str, content: str) -> None:
-        """A small file."""
+        """Write a small file."""
         self._path(name).write_text(content, encoding="utf-8")
 
     def template(self) -> None:
-        """Our chat template, in the frame."""
+        """Return our chat template with the marks of `frame`."""
         self.text(TEMPLATE, TRAINING_TEMPLATE if self.frame == CHATML else self.frame.template)
 
     def _path(self, name: str) -> Path:
@@ -124,13 +126,15 @@ class Export:
 
 
 def learnt(row: SftRow) -> list[tuple[ChatMessage, bool]]:
-    """The messages up to the last one that the loss is taken on, each with whether it is: nothing behind it teaches."""
+    """Return the messages up to the last one on which the loss is taken, each with whether it is: nothing after it
+    teaches.
+    """
     turns = list(zip(row.messages, row.train, strict=True))
     return turns[: max(place for place, train in enumerate(row.train) if train) + 1]
 
 
 def sft_row(row: SftRow, split: str, number: int) -> Row:
-    """A conversation, as `SFT`, for trainers that train every assistant turn and know no tool turns of our kind.
+    """Return a conversation, as `SFT`, for trainers that train every assistant turn and know no tool turns of our kind.
 
     An agent's turn without loss has the role `past_assistant`, which our chat template shows as the assistant's.
     """
@@ -142,13 +146,13 @@ def sft_row(row: SftRow, split: str, number: int) -> Row:
 
 
 def marked_row(row: SftRow, mark: str, kind: type) -> Row:
-    """A conversation for trainers that read in each message, under `mark`, whether the loss is taken on it."""
+    """Return a conversation for trainers that read in each message, under `mark`, whether the loss is taken on it."""
     turns = [{"role": _role(message), "content": message.content, mark: kind(train)} for message, train in learnt(row)]
     return _conversation(row, turns)
 
 
 def sent_turns(row: SftRow) -> list[Row]:
-    """The messages of a conversation as a server was sent them, with native tool calls where it has some."""
+    """Return the messages of a conversation as a server was sent them, with native tool calls where it has some."""
     turns = row.messages if row.native is None else row.native.messages
     return [
         chat_message(each if isinstance(each, NativeMessage) else NativeMessage(role=each.role, content=each.content))
@@ -157,15 +161,16 @@ def sent_turns(row: SftRow) -> list[Row]:
 
 
 def offered_tools(row: SftRow) -> Row:
-    """The column of the tools that its model was offered; none where it was offered none."""
+    """Return the column of the tools that the row's model was offered; no column where it was offered none."""
     return {"tools": json.loads(row.native.tools)} if row.native is not None else {}
 
 
 def pair_row(row: PreferenceRow, split: str, number: int) -> Row | None:
-    """The agent's turns at which two conversations part, as `PAIRS`, for trainers that take the loss on whole ends.
+    """Return the agent's turns at which two conversations part, as `PAIRS`, for trainers that take the loss on whole
+    ends.
 
-    What follows them would be trained whole, results of searches too. `ends_here`: nothing does. None where these turns
-    alone do not tell which end is better.
+    What follows these turns would be trained whole, results of searches too. `ends_here`: nothing follows them. None
+    where these turns alone do not tell which end is better.
     """
     if not row.shows_fault:
         return None
@@ -183,17 +188,17 @@ def pair_row(row: PreferenceRow, split: str, number: int) -> Row | None:
 
 
 def prompt(row: RlRow) -> list[dict[str, str]]:
-    """The messages that an episode begins with."""
+    """Return the messages with which an episode begins."""
     return [{"role": message.role, "content": message.content} for message in row.prompt]
 
 
 def truth_json(row: RlRow) -> str:
-    """The ground truth as text: frameworks pass it on as it is, and no column of it can be null."""
+    """Return the ground truth as text: frameworks pass it on as it is, and no column of it can be null."""
     return json.dumps(to_dict(row.reward_model.ground_truth), ensure_ascii=False)
 
 
 def readme(title: str, export: Export, sections: Mapping[str, str], *, truth: str = "ground_truth") -> str:
-    """The README: files, and the commands that train on them. `truth`: the column that has the ground truth."""
+    """Write the README: files, and the commands that train on them. `truth`: the column that has the ground truth."""
     files = "\n".join(f"| `{name}` | {rows:,} |" for name, rows in export.rows.items())
     used = sorted({count.dataset for count in export.training_set.manifest.counts})
     presets = "\n".join(
@@ -263,7 +268,7 @@ what is against the worse one."""
 
 
 def template_note(export: Export) -> str:
-    """What the README says of loss and template."""
+    """Write what the README says of loss and template."""
     whose = _CHATML_NOTE
     if export.base_model:
         marks = f"turns end with `{export.frame.end}`, as in `trailforge train sft`"
@@ -295,7 +300,9 @@ that was put behind a closing tag, and not sampled, has none either, nor has an 
 
 
 def search_settings(preset: TrainPreset) -> dict[str, object]:
-    """`trailforge.training.adapters.search_episodes.SearchSettings` to be filled in, with the numbers of the preset."""
+    """Write the settings `trailforge.training.adapters.search_episodes.SearchSettings`, to be filled in, with the
+    preset's numbers.
+    """
     numbers = preset.rl
     return {
         "documents": [],
@@ -310,7 +317,10 @@ def search_settings(preset: TrainPreset) -> dict[str, object]:
 
 
 def note_omissions(numbers: SftConfig | RlConfig, schedulers: Container[Scheduler]) -> str:
-    """A note on what of the preset the command cannot express, or nothing. `schedulers`: those the trainer knows."""
+    """Write a note on what of the preset the command cannot express, or nothing.
+
+    `schedulers`: those the trainer knows.
+    """
     notes = []
     if isinstance(numbers, RlConfig) and numbers.kl.end is not None:
         notes.append(f"the weight of the KL term falls from {numbers.kl.start} to {numbers.kl.end} over the steps")
@@ -320,33 +330,37 @@ def note_omissions(numbers: SftConfig | RlConfig, schedulers: Container[Schedule
 
 
 def save_interval(numbers: SftConfig | RlConfig) -> int:
-    """Steps between checkpoints as verl and slime count them: in RL a step is all updates on the same episodes."""
+    """Return the steps between checkpoints as verl and slime count them: in RL a step is all updates on the same
+    episodes.
+    """
     return -(-numbers.save_steps // (numbers.updates_per_step if isinstance(numbers, RlConfig) else 1))
 
 
 def prompt_room(training_set: TrainingSet) -> int:
-    """For every prompt in tokens: twice the longest one, as the model's tokenizer may not be what measured it."""
+    """Return room for every prompt, in tokens: twice the longest one, as the model may use another tokenizer than the
+    set.
+    """
     longest = max(count.longest for count in training_set.manifest.counts if count.table == "rl")
     return -(-2 * longest // 512) * 512
 
 
 def fence(command: str) -> str:
-    """A block of code."""
+    """Write a block of code."""
     return f"```bash\n{command.strip()}\n```"
 
 
 def one_command(*parts: str) -> str:
-    """A command over several lines."""
+    """Write a command over several lines."""
     return " \\\n  ".join(parts)
 
 
 def has(export: Export, table: str) -> bool:
-    """Whether a table was written."""
+    """Say whether a table was written."""
     return any(name.startswith(f"{table}/") for name in export.rows)
 
 
 def validation_of(export: Export, table: str) -> str:
-    """The validation file of a table; the one for training where there is none."""
+    """Return the validation file of a table; the one for training where there is none."""
     name = f"{table}/validation.parquet"
     return name if name in export.rows else f"{table}/train.parquet"
 

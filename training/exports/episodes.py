@@ -34,7 +34,7 @@ FILE = "sft/train.jsonl"
 
 
 def sft_rows(episode: AgentEpisode) -> list[SftRow]:
-    """A row for each window of an episode; none where it is of an agent of one tool."""
+    """Return a row for each window of an episode; none where it is of an agent of one tool."""
     record = episode.browse
     if record is None:
         return []
@@ -84,13 +84,13 @@ def _row(
 
 
 FORMATS: Mapping[str, Callable[[SftRow], Row]] = {"trl": trl.windowed_row, "openai": messages.openai_row}
-"""By the name of the trainer, what makes a row of it."""
+"""For each trainer, by name, what makes its rows."""
 
 
 def export_episodes(folder: Path, to: str, out: Path) -> Mapping[str, int]:
-    """Write the right answers of an evaluation's research agents as rows to train on; returns rows by file.
+    """Write the right answers of an evaluation's research agents as rows to train on; return rows by file.
 
-    Raises `InvalidInput` for a trainer that takes no several tools yet, and where there is no such episode;
+    Raises `InvalidInput` for a trainer that does not support several tools yet, and where there is no such episode;
     `OutputError` when `out` is taken. Then nothing is left behind.
     """
     if to not in FORMATS:

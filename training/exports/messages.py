@@ -1,4 +1,4 @@
-"""Conversations as messages: for OpenRLHF, with questions and our agent, and in ShareGPT's form."""
+"""Exports of conversations as messages: for OpenRLHF, with questions and our agent, and in ShareGPT's form."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ QUESTIONS = schema([("prompt", MESSAGES), ("label", STR), ("uid", STR), ("data_s
 
 
 def write_openrlhf(export: Export) -> str:
-    """Questions with a label as JSON, conversations as `SFT`; returns the README."""
+    """Write questions with a label as JSON, and conversations as `SFT`; return the README."""
     export.parquet("sft", SFT, sft_row)
     export.parquet("rl", QUESTIONS, _question)
     export.parquet("pairs", PAIRS, pair_row)
@@ -95,7 +95,9 @@ def _openrlhf_command(export: Export) -> str:
 
 
 def openai_row(row: SftRow) -> Row:
-    """A conversation in OpenAI's form: `weight` 0 stands at turns of the agent without loss, `tools` beside it."""
+    """Return a conversation in OpenAI's form: the agent's turns without loss have `weight` 0, and `tools` stands beside
+    it.
+    """
     messages = [
         each | ({"weight": int(train)} if each["role"] == "assistant" else {})
         for each, train in zip(sent_turns(row), row.train, strict=True)
@@ -104,7 +106,7 @@ def openai_row(row: SftRow) -> Row:
 
 
 def write_sharegpt(export: Export) -> str:
-    """Conversations and pairs, with the description by which LLaMA-Factory reads it; returns the README."""
+    """Write conversations and pairs, with the description by which LLaMA-Factory reads them; return the README."""
     export.json_lines("sft", _conversation)
     export.json_lines("pairs", _ranked)
     sections = {"Masks": _MASKS}

@@ -1,4 +1,4 @@
-"""For slime: messages with `step_loss_mask`, and verl's view of questions, which slime reads too."""
+"""The export for slime: messages with `step_loss_mask`, and verl's view of questions, which slime reads too."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ARRAYS = '"${MODEL_ARGS[@]}" "${CLUSTER_ARGS[@]}"'
 
 
 def write(export: Export) -> str:
-    """Write the files; returns the README."""
+    """Write the files; return the README."""
     export.parquet("sft", SFT, _sft)
     export.parquet("rl", RL, rl_row)
     export.template()

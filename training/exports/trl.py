@@ -1,4 +1,6 @@
-"""For TRL: conversations whose template marks the loss, questions as prompts with the columns that rewards get."""
+"""The export for TRL: conversations whose template marks the loss, questions as prompts with the columns that rewards
+get.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ _GPUS = 8
 
 
 def write(export: Export) -> str:
-    """Write the files; returns the README."""
+    """Write the files; return the README."""
     export.parquet("sft", SFT, _sft)
     export.parquet("rl", RL, _rl)
     export.parquet("pairs", PAIRS, pair_row)
@@ -98,7 +100,9 @@ def _sft(row: SftRow, split: str, number: int) -> Row:
 
 
 def windowed_row(row: SftRow) -> Row:
-    """A window of a long episode: `completion` begins with the first turn that is trained, `tools` beside it."""
+    """Return a window of a long episode: `completion` begins with the first turn that is trained, and `tools` stands
+    beside it.
+    """
     first, messages = row.train.index(True), sent_turns(row)
     return {"prompt": messages[:first], "completion": messages[first:]} | offered_tools(row)
 

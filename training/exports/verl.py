@@ -1,4 +1,4 @@
-"""For verl: `MultiTurnSFTDataset` and `RLHFDataset`, the agent loop's entry, the reward's entry.
+"""The export for verl: `MultiTurnSFTDataset` and `RLHFDataset`, the agent loop's entry, the reward's entry.
 
 Columns that are not used are left out and none is null: a null `tools`, `tools_kwargs` or `agent_name` stops verl 0.9.
 """
@@ -53,7 +53,7 @@ AGENT = "trailforge_search"
 """The agent loop's name in `agent_name`."""
 AGENT_LOOP = "trailforge.training.adapters.verl_agent_loop.SearchAgentLoop"
 REWARD = "trailforge.training.adapters.verl"
-"""Module whose `compute_score` pays."""
+"""The module whose `compute_score` pays episodes."""
 _CREATE = pa.struct([("corpus_id", STR), ("question", STR)])
 _EXTRA = pa.struct(
     [
@@ -88,24 +88,24 @@ class VerlOptions:
     """How verl spreads a training over machines and their memory. Raises `InvalidInput` for what cannot be."""
 
     nodes: int = 1
-    """Of the Ray cluster that the script is started in; of one node verl starts it itself."""
+    """Machines of the Ray cluster in which the script is started; a cluster of one is started by verl itself."""
     devices_per_node: int = _GPUS
     memory: float = 0.5
     """Share of each device for vLLM while it samples; verl frees it to train."""
     tensor_parallel: int = 1
-    """Devices of one vLLM."""
+    """Number of devices of one vLLM."""
     sequence_parallel: int = 1
-    """Devices that share the tokens of a row (Ulysses): a row of 16k on 2 is 8k on each."""
+    """Number of devices that share the tokens of a row (Ulysses): a row of 16k on 2 is 8k on each."""
     offload: bool = False
-    """Parameters and optimizer wait in the host's memory while vLLM samples."""
+    """Whether parameters and optimizer wait in the host's memory while vLLM samples."""
     fused_kernels: bool = False
-    """Log-probabilities without the table of all logits; for the models that verl has them for."""
+    """Whether log-probabilities are made without the table of all logits; for the models that verl supports."""
     agent_workers: int = 8
-    """Processes that lead episodes; each opens what is searched, but for a search server."""
+    """Number of processes that run episodes; each opens what is searched, unless it is on a search server."""
     validate_every: int = 0
-    """Steps; 0: as often as a checkpoint is written."""
+    """Steps between validations; 0: as often as a checkpoint is written."""
     overrides: tuple[str, ...] = ()
-    """Further settings of verl, `key=value`, last."""
+    """Further settings of verl, as `key=value`, which come last."""
 
     def __post_init__(self) -> None:
         for name in ("nodes", "devices_per_node", "tensor_parallel", "sequence_parallel", "agent_workers"):
@@ -122,7 +122,7 @@ class VerlOptions:
 
 
 def write(export: Export) -> str:
-    """Write the files; returns the README."""
+    """Write the files; return the README."""
     sections = {}
     if export.frame == CHATML:
         export.parquet("sft", SFT, sft_row)
@@ -151,7 +151,7 @@ def write(export: Export) -> str:
 
 
 def rl_row(row: RlRow, split: str, number: int) -> Row:
-    """slime reads this view too."""
+    """Return a question as verl reads it; slime reads this view too."""
     return {
         "data_source": row.data_source,
         "prompt": prompt(row),
@@ -241,7 +241,7 @@ def _rl_command(export: Export) -> str:
 def rl_arguments(
     numbers: RlConfig, options: VerlOptions, prompt_tokens: int, validation: str, model: str = "$MODEL"
 ) -> list[str]:
-    """What `verl.trainer.main_ppo` is told of a recipe, in a folder with `rl/` and `agent_loop.yaml`."""
+    """Return what `verl.trainer.main_ppo` is told of a recipe, in a folder with `rl/` and `agent_loop.yaml`."""
     actor, rollout, ref = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.ref"
     return [
         "algorithm.adv_estimator=grpo",
@@ -295,14 +295,14 @@ def rl_arguments(
 
 @dataclass(frozen=True, slots=True)
 class VerlFiles:
-    """A training that verl is to run: by a recipe's numbers and reward, judge included."""
+    """The files of a training that verl is to run, by a recipe's numbers and reward, judge included."""
 
     recipe: TrainPreset
     options: VerlOptions
     base_model: str | None
-    """None: the recipe's."""
+    """The model that is trained; None: the recipe's."""
     python: str
-    """Of verl's environment."""
+    """The Python of verl's environment."""
     max_steps: int | None = None
     resume: bool = False
     audited: Path | None = None
@@ -310,8 +310,8 @@ class VerlFiles:
     def write(self, training_set: Path, out: Path, documents: Sequence[Path], kg: str | None) -> Path:
         """Write to `OUT/verl/` what verl reads and the script that starts it, which is returned.
 
-        The questions in the recipe's protocol alone. Raises `InvalidInput` for settings that are missing or cannot be,
-        for checkpoints that nobody said to go on from, and as `questions_of`.
+        Only the questions in the recipe's protocol are written. Raises `InvalidInput` for settings that are missing or
+        do not fit, for checkpoints without the word to go on from them, and as `questions_of` does.
         """
         if (out / "checkpoints").exists() and not self.resume:
             raise InvalidInput("a training was begun there; go on with --resume, or take another folder", file=out)
@@ -336,7 +336,7 @@ class VerlFiles:
 
     @property
     def note(self) -> str:
-        """What of the recipe verl cannot do; empty: it does all."""
+        """Say what of the recipe verl cannot do; empty: it does all."""
         return note_omissions(self.recipe.rl, _SCHEDULERS).strip()
 
     def _search(self, documents: Sequence[Path], kg: str | None, out: Path) -> dict[str, object]:

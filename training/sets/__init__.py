@@ -1,4 +1,6 @@
-"""Training sets: from finished runs to SFT rows and RL rows, split by question, in the order they are learnt in."""
+"""Training sets: finished runs made into SFT rows and RL rows, split by question, in the order in which they are
+learnt.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Runs to a training set: read and judge every row once, place them, write them in their place.
+"""The making of a training set from runs: read and judge every row once, place the rows, write them in their place.
 
 read | judge | (segments) | split by question | mix | order | write | check | manifest
 
@@ -79,9 +79,9 @@ def make_training_set(
     measured: Measured = NOT_MEASURED,
     progress: Progress | None = None,
 ) -> SetManifest:
-    """Make a training set of finished runs of any data sets, in any mixture, and of files of `questions` to learn on,
-    which are asked in `config.protocol`. `column_map`: of these files, as `pipelines.sources.read_questions` takes it.
-    `measured`: how hard an agent found the questions, which rows say, and by which `config` may choose.
+    """Make a training set from finished runs of any data sets, in any mixture, and from files of `questions` to learn
+    on, which are asked in `config.protocol`. `column_map`: of these files, as `pipelines.sources.read_questions` takes
+    it. `measured`: how hard an agent found the questions, which rows say, and by which `config` may choose.
 
     Raises `InvalidInput` for a run or file that cannot be used, settings that do not fit, and when a table or a wanted
     split would hold nothing; `OutputError` when `out` is taken. Then nothing is left behind.
@@ -132,9 +132,10 @@ def make_training_set(
 
 
 def check(folder: Path, manifest: SetManifest) -> None:
-    """Raise `CountMismatch` when books do not balance, or a question stands in two splits: of the files, not of memory.
+    """Check the files that were written.
 
-    Rows = accepted, less those that made room for their segments or the mixture.
+    Raises `CountMismatch` when books do not balance, or a question is in two splits. Books balance when the rows are
+    those accepted, less those that made room for their segments or the mixture.
     """
     for line in manifest.stages:
         if line.balance:

@@ -1,4 +1,4 @@
-"""What a training set is made like."""
+"""The settings by which a training set is made."""
 
 from __future__ import annotations
 
@@ -14,24 +14,27 @@ from trailforge.schemas import ErrorType, InvalidInput
 Order = Literal["curriculum", "shuffled"]
 LongRows = Literal["drop", "segments"]
 Mistakes = Literal["train", "mask"]
-"""What becomes of a claim that is taken back later. `train`: the loss is taken on it as on all that the agent wrote, as
-in MSearcher's eq. 10. `mask`: it is left out of the loss, so that mending is learnt and the mistake is not."""
+"""What becomes of a claim that is taken back later.
+
+`train`: the loss is taken on it as on all that the agent wrote, as in MSearcher's eq. 10. `mask`: it is left out of the
+loss, so that mending is learnt and the mistake is not.
+"""
 TEXT_PROTOCOLS = tuple(name for name, grammar in PROTOCOLS.items() if grammar.searches != "plan")
-"""In which any question without options can be asked."""
+"""Names of the protocols in which any question without options can be asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """How much of the rows for training shall be a data set's."""
+    """The share of the rows for training that a data set is to have."""
 
     dataset: str
     weight: float
-    """Against the weights of the others."""
+    """The data set's weight against the weights of the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedRange:
-    """Numbers from one to another, both among them; None: no end."""
+    """A range of numbers, both ends included; None: no end."""
 
     least: float | None = None
     most: float | None = None
@@ -46,7 +49,7 @@ class WantedRange:
 
     @classmethod
     def read(cls, text: str, field: str) -> WantedRange:
-        """From that form. Raises `InvalidInput` naming the field."""
+        """Read a range from text such as `0.1..0.7` or `4..`. Raises `InvalidInput`, naming the field."""
         least, dots, most = text.partition("..")
         try:
             band = cls(*(float(end) if end.strip() else None for end in (least, most)))
@@ -62,54 +65,75 @@ class WantedRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewConfig:
-    """All settings. The same runs and settings give the same bytes."""
+    """All settings of a training set. The same runs and settings give the same bytes."""
 
     seed: int = 0
     validation_share: float = 0.05
-    """Of the questions; 0: no validation."""
+    """Share of the questions for validation; 0: no validation."""
     order: Order = "curriculum"
-    """`curriculum`: easy rows first, see `training.sets.order`."""
+    """The order of the rows. `curriculum`: easy rows first, see `training.sets.order`."""
     mix: tuple[Share, ...] = ()
-    """Data sets are cut down until they stand in this proportion, rows of none are doubled; empty: all rows."""
+    """The proportion of data sets. They are cut down to it, and no row is doubled; empty: all rows are taken."""
     protocol: str | None = None
-    """In which questions without options are asked; None: in that of their data set. Conversations stay as they are.
-    Not one that plans: the kinds of document that a plan names are those of bundles."""
+    """The protocol in which questions without options are asked; None: that of their data set.
+
+    Conversations stay as they are. A protocol that plans cannot be chosen: the kinds of document that a plan names are
+    those of bundles.
+    """
     reward: str | None = None
-    """By which questions say that they are paid; None: the reward of their protocol."""
+    """The reward by which questions say that they are paid; None: the reward of their protocol."""
     tokenizer: str | None = None
     """Path or name of a tokenizer of transformers, by which rows are measured; None: by `schemas.text.count_tokens`."""
     max_tokens: int = 16384
-    """Of a conversation, its template included; of a prompt for RL too. MSearcher's, section 4.4."""
+    """Most tokens of a conversation, its template included, and of a prompt for RL. The default is MSearcher's, section
+    4.4.
+    """
     long_rows: LongRows = "drop"
-    """`segments`: of a conversation that is too long, one row for each turn of the agent, with all before it; those
-    that are still too long are dropped."""
+    """What becomes of a conversation that is too long.
+
+    `segments`: it becomes one row for each turn of the agent, with all before it; rows that are still too long are
+    dropped.
+    """
     segments: bool = False
-    """Of every conversation, one row for each turn of the agent, with all before it and the loss on that turn alone
-    (MSearcher, section 3.2.1)."""
+    """Whether every conversation becomes one row for each turn of the agent, with all before it and the loss on that
+    turn alone (MSearcher, section 3.2.1).
+    """
     mistakes: Mistakes = "train"
     with_reflective: bool = True
-    """Rows that make a mistake and mend it."""
+    """Whether rows that make a mistake and mend it are taken."""
     leave_out: tuple[ErrorType, ...] = ()
-    """Of these rows, those that mend such an error: mended misreadings may cost more than they teach."""
+    """Errors whose mending rows are left out: mended misreadings may cost more than they teach."""
     errors: Literal["sampled", "all"] = "all"
-    """`sampled`: without rows whose mistake was provoked (`error_source`); rows that do not say stay."""
+    """Which mistakes are taken. `sampled`: no rows whose mistake was provoked (`error_source`); rows that do not say
+    stay.
+    """
     max_known_share: float = 0.375
-    """Of right answers from memory: a question that some model knows better is no question of `rl/`, as it needs no
-    search. 1: all stay, with their share."""
+    """Largest share of right answers from memory that a question may have.
+
+    A question that some model knows better is left out of `rl/`, as it needs no search. 1: all stay, with their share.
+    """
     unstated: Literal["drop", "mark"] = "drop"
-    """What becomes of a question whose gold answer no text states that came with it, or was read for it: it leaves
-    `rl/`, or stays with `gold_stated: false`."""
+    """What becomes of a question whose gold answer is stated by no text that came with it or was read for it.
+
+    It leaves `rl/`, or stays with `gold_stated: false`.
+    """
     pass_rate: WantedRange | None = None
-    """Of questions, and rows made of them, that are taken: the share of a measured agent's attempts that are right."""
+    """The share of a measured agent's attempts that are right, as a range for questions and rows made of them; None:
+    any.
+    """
     calls: WantedRange | None = None
-    """The same by the searches that a right attempt takes, on average."""
+    """The mean number of searches of a right attempt, as a range for questions and rows made of them; None: any."""
     keep_wrong: float = 0.0
-    """At most such a share of the conversations: episodes that searched well and answered wrongly, without loss on
-    their last turn (`SftRow.is_wrong`). Whether they teach is disputed."""
+    """Largest share of the conversations that may be episodes which searched well and answered wrongly.
+
+    No loss is taken on their last turn (`SftRow.is_wrong`). Whether they teach is disputed.
+    """
     benchmarks: tuple[str, ...] = ()
     """Files of questions that must not be trained on."""
     ngram: int = 8
-    """Words in a row that a question may not share with a benchmark's; a shorter question counts as a whole."""
+    """Number of words in a row that a question may not share with a benchmark's; a shorter question counts as a
+    whole.
+    """
     rows_per_file: int = 5000
 
     def __post_init__(self) -> None:

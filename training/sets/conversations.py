@@ -1,4 +1,4 @@
-"""Conversations of runs as rows of `sft/`: those that runs kept, and on request some that answer wrongly."""
+"""Conversations of runs as rows of `sft/`: those that runs kept and, on request, some that answer wrongly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trailforge.training.sets.runs import difficulties, stage_of
 from trailforge.training.sets.tables import Progress, SetTable
 
 WRONG = "wrong_answer"
-"""Reason of runs against rows whose answer is wrong."""
+"""The reason that runs give against rows whose answer is wrong."""
 _POOR = Verdict(keep=False, reason="poorly_searched", score=1.0, detail="more speaks against it than its answer")
 
 
@@ -62,7 +62,7 @@ class _Collector:
 
 
 def collect_sft(runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge, tell: Progress) -> int:
-    """Take the rows that runs kept. Returns how many conversations were taken, whole or as segments."""
+    """Take the rows that runs kept. Return how many conversations were taken, whole or as segments."""
     collector = _Collector(line="sft", table=table, judge=judge)
     having = [run for run in runs if run.files("sft")]
     total, done, taken = sum(run.row_count("sft") for run in having), 0, 0
@@ -115,14 +115,15 @@ def collect_wrong(
 
 
 def count_wanted(share: float, right: int) -> int:
-    """How many wrong conversations make up at most such a share of all, beside so many right ones."""
+    """Return how many wrong conversations make up at most such a share of all, beside so many right ones."""
     return int(round(share * right / (1 - share), 9))
 
 
 def read_wrong(run: FinishedRun) -> Iterator[SftRow | RejectedRow]:
-    """What a run rejected for its answer: as SFT rows without loss on it where the searches are sound, else as it is.
+    """Read what a run rejected for its answer: as SFT rows without loss on it where the searches are sound, else as it
+    is.
 
-    Nothing of data sets that do not tell one from the other.
+    Data sets that do not tell one from the other give nothing.
     """
     dataset = load_dataset(run.dataset)
     life = resolve(dataset.life) if dataset.life else None

@@ -1,4 +1,4 @@
-"""How hard an agent found the questions of a training set, and which are asked for."""
+"""The measured difficulty of a training set's questions for an agent, and the choice of questions by it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from trailforge.training.sets.order import Identity, identity_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What one cell of an evaluation made of questions."""
+    """How one cell of an evaluation did on questions."""
 
     cell: str = ""
-    """As AGENT/BACKEND/MODEL; empty: nothing was measured."""
+    """The cell as AGENT/BACKEND/MODEL; empty: nothing was measured."""
     found: Mapping[Identity, MeasuredDifficulty] = field(default_factory=dict)
 
     @property
@@ -31,11 +31,11 @@ class Measured:
         return f"{self.cell} {hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
     def of(self, question: str, answer: str) -> MeasuredDifficulty | None:
-        """Of a question with its gold answer; None: it was not measured."""
+        """Return what was measured of a question with this gold answer; None: it was not measured."""
         return self.found.get(identity_of(question, answer))
 
     def mark(self, row: RlRow) -> RlRow:
-        """The row with what is known of its question."""
+        """Return the row with what is known of its question."""
         found = self.of(row.question, gold_of(row.reward_model.ground_truth))
         if found is None:
             return row
@@ -49,7 +49,7 @@ class Measured:
         )
 
     def judge(self, question: str, answer: str, config: ViewConfig) -> Verdict | None:
-        """Why a question is none of those that are asked for; None where it is, or all are."""
+        """Return why a question is not among those that are asked for; None where it is, or all are."""
         pass_rate, calls = config.pass_rate, config.calls
         if pass_rate is None and calls is None:
             return None
@@ -69,7 +69,10 @@ NOT_MEASURED = Measured()
 
 
 def read_measured(folder: Path | None, cell: str = "") -> Measured:
-    """Of an evaluation; nothing for None. Raises as `measure_difficulty`, and for a cell of none."""
+    """Read the difficulties from an evaluation; None: nothing was measured.
+
+    Raises as `measure_difficulty` does, and for a cell without an evaluation.
+    """
     if folder is None:
         if cell:
             raise InvalidInput("it is one of an evaluation: give --measured", field="--measured-cell")
@@ -79,7 +82,7 @@ def read_measured(folder: Path | None, cell: str = "") -> Measured:
 
 
 def gold_of(truth: GroundTruth) -> str:
-    """The gold answer as questions have it: of options their letters."""
+    """Return the gold answer as questions have it: for options, their letters."""
     return ", ".join(truth.correct_options) or truth.target[0]
 
 

@@ -41,7 +41,7 @@ TABLES: dict[str, type] = {"sft": SftRow, "rl": RlRow, "pairs": PreferenceRow}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRows:
-    """Rows for a table of a set."""
+    """The number of rows for one table of a set."""
 
     table: str
     rows: int
@@ -52,28 +52,28 @@ class SetInput:
     """A run or a file of questions that the set was made from."""
 
     run_id: str
-    """Of a file its name."""
+    """The run's id; for a file, its name."""
     dataset: str
     manifest_sha256: str
-    """Of a file its own."""
+    """SHA-256 of the run's manifest; for a file, its own."""
     rows: tuple[TableRows, ...] | None = None
-    """What the set took of it, before the mixture; None in sets of earlier versions."""
+    """The number of rows that the set took from it, before the mixture; None in sets of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitCount:
-    """What a split holds of a data set."""
+    """What a split holds from a data set."""
 
     table: str
     split: str
     dataset: str
     rows: int
     questions: int
-    """Different ones."""
+    """Number of different questions."""
     tokens: int
-    """Of all rows: of conversations in `sft`, of prompts in `rl`, of both conversations in `pairs`."""
+    """Tokens of all rows: of conversations in `sft`, of prompts in `rl`, of both conversations in `pairs`."""
     longest: int
-    """Of the longest row."""
+    """Tokens of the longest row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +93,13 @@ class SetManifest:
     counts: tuple[SplitCount, ...]
     files: tuple[FileEntry, ...]
     invisible: int = 0
-    """Characters that nobody sees, which were taken out of text of others (`schemas.text.remove_invisible`)."""
+    """Number of invisible characters that were taken out of text that no agent wrote
+    (`schemas.text.remove_invisible`).
+    """
     measured: str = ""
-    """Agent, back end and model of the evaluation that says how hard the questions are, and a hash of what it says;
-    empty: none."""
+    """Agent, back end and model of the evaluation that says how hard the questions are, with a hash of what it says;
+    empty: none.
+    """
     schema_version: str = SCHEMA_VERSION
 
 
@@ -108,7 +111,7 @@ class TrainingSet:
     manifest: SetManifest
 
     def files(self, table: str, split: str) -> list[Path]:
-        """Parquet files of a split in the order of learning; none when it has no rows."""
+        """Return the Parquet files of a split in the order of learning; none when it has no rows."""
         return [self.folder / entry.path for entry in self._entries(table, split)]
 
     @property
@@ -117,20 +120,20 @@ class TrainingSet:
         return json.loads(self.manifest.config).get("mistakes") == "mask"
 
     def row_count(self, table: str, split: str) -> int:
-        """Rows of a split."""
+        """Return the number of rows of a split."""
         return sum(entry.rows for entry in self._entries(table, split))
 
     def batches(self, table: str, split: str, record: type[Record]) -> Iterator[list[Record]]:
-        """Rows of a split in the order of learning, a row group at a time.
+        """Read the rows of a split in the order of learning, a row group at a time.
 
-        Raises `InvalidInput` as `iter_parquet`, `CountMismatch` for a file that is not what the manifest says.
+        Raises `InvalidInput` as `iter_parquet` does, and `CountMismatch` for a file that differs from the manifest.
         """
         for entry in self._entries(table, split):
             check_hash(self.folder / entry.path, entry)
             yield from iter_parquet(self.folder / entry.path, record)
 
     def rows(self, table: str, split: str, record: type[Record]) -> Iterator[Record]:
-        """The rows of `batches`."""
+        """Read the rows of a split in the order of learning, one at a time."""
         for batch in self.batches(table, split, record):
             yield from batch
 
@@ -139,12 +142,12 @@ class TrainingSet:
 
 
 def set_hash(folder: Path) -> str:
-    """SHA-256 of a set's manifest, which has the hash of every file."""
+    """Return the SHA-256 of a set's manifest, which has the hash of every file."""
     return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
 
 
 def open_set(folder: Path) -> TrainingSet:
-    """Raises `InvalidInput` when the folder holds no training set of this version."""
+    """Open a training set. Raises `InvalidInput` when the folder holds none of this version."""
     if not (folder / MANIFEST).is_file():
         raise InvalidInput(f"no training set (no {MANIFEST}); `trailforge training-set` makes one of runs", file=folder)
     if (folder / RUN).is_file() or not any((folder / table).is_dir() for table in TABLES):
@@ -166,7 +169,10 @@ Row = TypeVar("Row", SftRow, RlRow, PreferenceRow)
 
 
 def rows_of(folder: Path, table: str, split: Split, record: type[Row]) -> list[Row]:
-    """All rows of a split, in the order of learning. Raises as `open_set`, and `InvalidInput` when there are none."""
+    """Read all rows of a split, in the order of learning.
+
+    Raises as `open_set` does, and `InvalidInput` when there are none.
+    """
     rows = list(open_set(folder).rows(table, split, record))
     if not rows:
         raise InvalidInput(f"no rows in {table}/{split}", file=folder)
@@ -174,7 +180,7 @@ def rows_of(folder: Path, table: str, split: Split, record: type[Row]) -> list[R
 
 
 def held_out_questions(folder: Path) -> list[Question]:
-    """The questions of `rl/validation`, each once, for evaluations.
+    """Read the questions of `rl/validation`, each once, for evaluations.
 
     Where questions of two runs have one id, all but the first have the row's uid in it. Raises as `rows_of`.
     """
@@ -192,8 +198,10 @@ def held_out_questions(folder: Path) -> list[Question]:
 
 
 def make_question(truth: GroundTruth, *, id: str, question: str, dataset: str) -> Question:
-    """A question of a training as evaluations have it, with the golds of its source: those that rules made are a
-    reward's. For one with options the letters are the answer."""
+    """Return a question of a training as evaluations have it, with the gold answers of its source.
+
+    Names that rules made are left to the reward. For a question with options the letters are the answer.
+    """
     golds = (", ".join(truth.correct_options),) if truth.correct_options else truth.given
     return Question(
         id=id,
@@ -210,7 +218,10 @@ def make_question(truth: GroundTruth, *, id: str, question: str, dataset: str) -
 
 
 def set_aside(rows: Sequence[RlRow], audited: Audited) -> tuple[list[RlRow], list[RejectedRow]]:
-    """The questions that an audit does not set aside, and the others with its reasons. Raises as `split_audited`."""
+    """Separate the questions that an audit does not set aside from the others, which come with its reasons.
+
+    Raises as `split_audited` does.
+    """
 
     def key_of(row: RlRow) -> str | None:
         return audited.key_by_words(row.question, gold_of(row.reward_model.ground_truth), row.question_id)
@@ -219,14 +230,17 @@ def set_aside(rows: Sequence[RlRow], audited: Audited) -> tuple[list[RlRow], lis
 
 
 def questions_left(folder: Path, split: Split, protocol: str, audited: Path | None, out: Path) -> list[RlRow]:
-    """`questions_of` without those that an audit sets aside, which are kept in a training's folder with its reasons."""
+    """Read `questions_of` without those that an audit sets aside, which are kept in a training's folder with its
+    reasons.
+    """
     rows, aside = set_aside(questions_of(folder, split, protocol), read_audited(audited))
     write_set_aside(out, aside, split)
     return rows
 
 
 def questions_of(folder: Path, split: Split, protocol: str) -> list[RlRow]:
-    """The questions of a split that are asked in a protocol, in the order of learning; says how many others there are.
+    """Read the questions of a split that are asked in a protocol, in the order of learning, and print how many others
+    there are.
 
     A prompt tells the agent how to search and how to answer, so no other grammar may read what it writes and no other
     reward may pay it. Raises as `rows_of`, and `InvalidInput` when none is asked so.

@@ -1,4 +1,6 @@
-"""What is against a row of a training set, how long it is, and the segments that may take its place."""
+"""The judging of a training set's rows: what is against a row, how long it is, and the segments that may take its
+place.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,11 @@ from trailforge.training.sets.notes import QuestionNotes, find_unpaid
 from trailforge.training.sets.runs import restate_truth
 
 SPLIT = "split_into_segments"
-"""Why a row is left out whose segments are taken in its place."""
+"""The reason why a row is left out whose segments are taken in its place."""
 
 
 def segments(row: SftRow) -> Iterator[SftRow]:
-    """A row for each of the agent's turns, with all before it; the loss is taken on that turn alone.
+    """Make a row for each of the agent's turns, with all before it; the loss is taken on that turn alone.
 
     "Split the dialogue into smaller segments" (MSearcher, section 3.2.1), which gives no rule.
     """
@@ -60,8 +62,11 @@ def segments(row: SftRow) -> Iterator[SftRow]:
 
 
 class RowJudge:
-    """Says what is against a row, the first reason alone, and how many tokens it has; the score of a verdict is this
-    length, or 1. Remembers the rows that it has seen, for the second of two that are the same."""
+    """A judge of rows: it says what is against a row, the first reason alone, and how many tokens the row has.
+
+    The score of a verdict is this length, or 1. It remembers the rows that it has seen, for the second of two that are
+    the same.
+    """
 
     def __init__(self, config: ViewConfig, measured: Measured = NOT_MEASURED) -> None:
         """`measured`: how hard questions are.
@@ -78,7 +83,7 @@ class RowJudge:
         self._seen: set[tuple[str, ...]] = set()
 
     def conversation(self, row: SftRow) -> tuple[Verdict | None, int]:
-        """Of a whole one."""
+        """Judge a whole conversation."""
         if row.segment_count != 1:
             return _against("per_turn_row", "segments are made of the whole conversation, which is a row too"), 0
         if self._has_seen("sft", row.uid):
@@ -96,12 +101,12 @@ class RowJudge:
         return self._measured(row)
 
     def segment(self, row: SftRow) -> tuple[Verdict | None, int]:
-        """Of a row that is sound."""
+        """Judge a segment of a row that is sound."""
         verdict, tokens = self._measured(row)
         return (replace(verdict, reason="too_long") if verdict is not None else None), tokens
 
     def question(self, row: RlRow, note: QuestionNotes) -> tuple[Verdict | None, int]:
-        """Of one to ask; it has the length of its prompt. `note`: what runs tell of it."""
+        """Judge a question to ask; its length is that of its prompt. `note`: what runs tell of it."""
         truth = row.reward_model.ground_truth
         if self._has_seen("rl", truth.protocol, " ".join(row.question.casefold().split())):
             return _against("duplicate_question", "asked before in the same protocol"), 0
@@ -127,7 +132,10 @@ class RowJudge:
         return None
 
     def pair(self, row: PreferenceRow, truth: GroundTruth | None = None) -> tuple[Verdict | None, int]:
-        """Of two conversations, of which each has to fit; it has the length of both. `truth`: of its question."""
+        """Judge two conversations, of which each has to fit; the length is that of both.
+
+        `truth`: that of their question.
+        """
         both = [(*row.prompt, *end) for end in (row.chosen, row.rejected)]
         if self._has_seen("pairs", row.uid):
             return _against("duplicate_row", "in an earlier run too"), 0
@@ -202,12 +210,14 @@ class RowJudge:
 
 
 def is_ranked_lower(row: PreferenceRow, truth: GroundTruth) -> bool:
-    """Does the reward that a truth names pay a pair's chosen end less than its rejected one?"""
+    """Say whether the reward that a truth names pays a pair's chosen end less than its rejected one."""
     return pay((*row.prompt, *row.chosen), truth) < pay((*row.prompt, *row.rejected), truth)
 
 
 def misjudges_unknown(row: PreferenceRow, truth: GroundTruth) -> bool:
-    """Does it prefer "unknown" though a text may state the answer, or an answer though "unknown" was the true one?"""
+    """Say whether a pair prefers "unknown" though a text may state the answer, or an answer though "unknown" was the
+    true one.
+    """
     chosen, rejected = (read_transcript((*row.prompt, *end), row.protocol) for end in (row.chosen, row.rejected))
     if is_abstention(chosen.answer) and not mcts_reward(chosen.answer, truth.golds):
         return not knows_that_unknown(chosen, truth) or is_stated(rejected, truth) is not False
@@ -219,7 +229,10 @@ def _ids(tokenizer: Any, messages: Sequence[ChatMessage]) -> list[int]:
 
 
 def load_tokenizer(name: str) -> Any:
-    """A tokenizer of transformers, taught ChatML as `train sft` does (`prepare_tokenizer`). Raises `InvalidInput`."""
+    """Load a tokenizer of transformers, taught ChatML as `train sft` does (`prepare_tokenizer`).
+
+    Raises `InvalidInput`.
+    """
     tokenizer = read_tokenizer(name)
     teach(tokenizer)
     prepare_tokenizer(tokenizer)
@@ -230,7 +243,8 @@ Row = TypeVar("Row", SftRow, RlRow, PreferenceRow)
 
 
 def without_invisible(row: Row) -> tuple[Row, int]:
-    """A row without the characters in text of others that nobody sees (`schemas.text.remove_invisible`); how many.
+    """Return a row without invisible characters in text that no agent wrote (`schemas.text.remove_invisible`), and
+    their number.
 
     Our own runs have none there. What an agent wrote stays as it wrote it.
     """
@@ -252,7 +266,8 @@ def _visible(message: ChatMessage) -> tuple[ChatMessage, int]:
 
 
 def control_token(messages: tuple[ChatMessage, ...]) -> str | None:
-    """Text of others that is a special token of some model: its template would take it for one. None without such text.
+    """Find text that no agent wrote and that a model's template would take for a special token; None when there is
+    none.
 
     What an agent wrote may hold marks of its protocol, but not those of our own template.
     """
@@ -300,7 +315,7 @@ class QuestionNgrams:
                 self._found.setdefault(ngram, (name, question))
 
     def asking(self, question: str) -> str | None:
-        """Who asks this too, as a line for a person; None when nobody does."""
+        """Return the benchmark that asks this question too, as a line for a person; None when none does."""
         shared = ngrams_of(question, self._n) & self._found.keys()
         if not shared:
             return None
@@ -309,7 +324,10 @@ class QuestionNgrams:
 
 
 def read_benchmarks(paths: Iterable[str], n: int) -> QuestionNgrams:
-    """From files as `read_benchmark` takes them. Raises as it does, and for a file without questions."""
+    """Read the n-grams from files as `read_benchmark` takes them.
+
+    Raises as it does, and for a file without questions.
+    """
     return QuestionNgrams((pair for path in paths for pair in _named_questions(Path(path))), n)
 
 

@@ -1,4 +1,5 @@
-"""What runs tell of their questions: how kept rows answer them, who knows them by heart, and what states their golds.
+"""Notes on what runs tell of their questions: how kept rows answer them, how well models know them, what states their
+golds.
 
 A question is worth a rollout where its reward and the filters mean the same by "right", where the model has to search
 for the answer, and where some text gives it.
@@ -26,24 +27,26 @@ _KNOWN = "known_from_memory"
 
 @dataclass(slots=True, kw_only=True)
 class QuestionNotes:
-    """Of one question, from all runs that asked it."""
+    """What is known of one question, from all runs that asked it."""
 
     golds: dict[str, None] = field(default_factory=dict)
     """The gold answer, its aliases, and what rows say it is called in a graph."""
     answers: set[str] = field(default_factory=set)
-    """Final answers of kept rows."""
+    """The final answers of kept rows."""
     known_share: float | None = None
-    """The largest that a run has found."""
+    """The largest share of right answers from memory that a run has found; None: none was measured."""
     is_quoted: bool = False
-    """Has some text to say the answer? It need not where a question has options, or asks for an explanation."""
+    """Whether some text has to say the answer. None need to where a question has options, or asks for an
+    explanation.
+    """
     has_text: bool = False
-    """Came a text with it, or did an episode read any?"""
+    """Whether a text came with the question, or an episode read any."""
     is_stated: bool = False
-    """Does such a text state a gold answer?"""
+    """Whether such a text states a gold answer."""
 
     @property
     def gold_stated(self) -> bool | None:
-        """As in `RlRow`."""
+        """Whether a text states the gold answer, as in `RlRow`."""
         return self.is_stated if self.has_text and self.is_quoted else None
 
     def read(self, texts: Iterable[str]) -> None:
@@ -54,7 +57,7 @@ class QuestionNotes:
             self.has_text, self.is_stated = True, found
 
     def weigh(self, share: float) -> None:
-        """Note how much of it some model knows."""
+        """Note the share of answers from memory with which some model knows the question."""
         self.known_share = max(share, self.known_share or 0.0)
 
 
@@ -62,17 +65,17 @@ Notes = Mapping[Identity, QuestionNotes]
 
 
 def note_of(notes: Notes, row: RlRow) -> QuestionNotes:
-    """Of a question; an empty one where no run asked it."""
+    """Return the note of a question; an empty one where no run asked it."""
     return notes.get(identity_of(row.question, row.reward_model.ground_truth.target[0])) or QuestionNotes()
 
 
 def names_in(notes: Notes) -> Callable[[AskedQuestion], Iterable[str]]:
-    """For `rl_rows`: what else a question's gold answer is called."""
+    """Return, for `rl_rows`, what else a question's gold answer is called."""
     return lambda asked: notes[identity_of(asked.text, asked.golds[0])].golds
 
 
 def read_notes(runs: Sequence[FinishedRun]) -> Notes:
-    """Of all questions that runs asked. Raises as `FinishedRun.rows`."""
+    """Read the notes of all questions that runs asked. Raises as `FinishedRun.rows` does."""
     notes: dict[Identity, QuestionNotes] = {}
     for run in runs:
         _read_golds(run, notes)
@@ -166,9 +169,9 @@ def _mappings(value: Any) -> list[dict[str, Any]]:
 
 
 def find_unpaid(note: QuestionNotes, truth: GroundTruth) -> str | None:
-    """A kept row's answer that the reward of the question does not find wholly right; None where there is none.
+    """Return a kept row's answer that the reward of the question does not find wholly right; None where there is none.
 
-    R-Search's reward asks a judge, who found such answers right.
+    R-Search's reward asks a judge, which found such answers right.
     """
     constants = reward_preset(truth.reward_preset).constants
     if isinstance(constants, RSearchConstants):

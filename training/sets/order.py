@@ -1,6 +1,7 @@
-"""From the order of runs to the order of learning: which rows are held out, which are left out for the mixture, and how
-the others follow each other. Rows wait on disk (`Staged`), since they may not fit in memory; an `Entry` is what has to
-be known of one to place it.
+"""The order of learning, made from that of runs: which rows are held out, which the mixture leaves out, and how others
+follow.
+
+Rows wait on disk (`Staged`), since they may not fit in memory; an `Entry` is what has to be known of one to place it.
 """
 
 from __future__ import annotations
@@ -31,42 +32,50 @@ from trailforge.schemas import (
 from trailforge.training.sets.config import Order, Share
 
 Identity = tuple[str, str]
-"""What a question is the same by in all runs: its whole text, options included, and its gold answer. Ids are of one run
-alone, and two questions may have the same words."""
+"""What makes questions of all runs the same: the whole text, options included, and the gold answer.
+
+Ids are of one run alone, and two questions may have the same words.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What has to be known of a row to place it: so the rows themselves need not be in memory."""
+    """What has to be known of a row to place it, so that the rows themselves need not be in memory."""
 
     number: int
-    """By which the row is found again."""
+    """The number by which the row is found again."""
     uid: str
     dataset: str
     key: str
-    """Its question's `question_key`."""
+    """The `question_key` of the row's question."""
     stage: int
-    """Of the curriculum, from 1."""
+    """The stage of the curriculum, from 1."""
     difficulty: float
-    """Orders the rows of a data set within a stage."""
+    """The difficulty, which orders the rows of a data set within a stage."""
     tokens: int
 
 
 def question_key(question: str) -> str:
-    """The same for questions that differ in case, punctuation, articles or white space alone; options do not count."""
+    """Return a key that is the same for questions that differ in case, punctuation, articles or white space alone.
+
+    Options do not count.
+    """
     first = question.strip().split("\n")[0]
     return normalize_answer(first) or " ".join(question.casefold().split())
 
 
 def identity_of(question: str, answer: str) -> Identity:
-    """Case, white space, and what normalising takes from the gold answer, do not count."""
+    """Return the identity of a question.
+
+    Case, white space, and what normalising takes from the gold answer, do not count.
+    """
     return " ".join(question.casefold().split()), normalize_answer(answer) or answer
 
 
 def held_out(trained: Collection[str], others: Collection[str], share: float, seed: int) -> set[str]:
-    """Keys of the questions for validation: the same share of those with an SFT row and of those without.
+    """Choose the keys of the questions for validation: the same share of those with an SFT row and of those without.
 
-    At least one of each, unless there is only one.
+    At least one of each is chosen, unless there is only one.
     """
     found: set[str] = set()
     for keys in (set(trained), set(others) - set(trained)):
@@ -77,7 +86,10 @@ def held_out(trained: Collection[str], others: Collection[str], share: float, se
 
 
 def mixed(entries: Sequence[Entry], mix: Sequence[Share], seed: int) -> tuple[list[Entry], list[Entry]]:
-    """Rows that stay, and those that are too many of their data set. Raises `InvalidInput` for one without weight."""
+    """Separate the rows that stay from those that are too many of their data set.
+
+    Raises `InvalidInput` for a data set without weight.
+    """
     if not mix or not entries:
         return list(entries), []
     counts = Counter(entry.dataset for entry in entries)
@@ -95,10 +107,10 @@ def mixed(entries: Sequence[Entry], mix: Sequence[Share], seed: int) -> tuple[li
 
 
 def ordered(entries: Sequence[Entry], order: Order, seed: int) -> list[Entry]:
-    """Rows in the order of learning.
+    """Return the rows in the order of learning.
 
-    `curriculum`: stage by stage, in each from easy to hard; data sets, whose difficulties do not compare, run through
-    a stage side by side. Rows that are as hard stand in a random order.
+    `curriculum`: stage by stage, in each from easy to hard; data sets, whose difficulties do not compare, run through a
+    stage side by side. Rows that are as hard stand in a random order.
     """
     drawn = sorted(entries, key=lambda entry: (draw_by_lot(seed, "order", entry.uid), entry.uid))
     if order == "shuffled":
@@ -115,7 +127,7 @@ def ordered(entries: Sequence[Entry], order: Order, seed: int) -> list[Entry]:
 
 
 def draw_by_lot(seed: int, purpose: str, name: str) -> bytes:
-    """A random number that depends on nothing but its name."""
+    """Draw a random number that depends on nothing but seed, purpose and name."""
     return hashlib.sha256(f"{seed}\0{purpose}\0{name}".encode()).digest()
 
 
@@ -137,30 +149,30 @@ class Staged(Generic[Record]):
         self._file.close()
 
     def add(self, row: Record) -> int:
-        """The row's number."""
+        """Add a row, and return its number."""
         self._starts.append(self._file.seek(0, 2))
         self._file.write(json.dumps(to_dict(row), ensure_ascii=False).encode() + b"\n")
         return len(self._starts) - 1
 
     def read(self, number: int) -> Record:
-        """A row that was added."""
+        """Read a row that was added."""
         self._file.seek(self._starts[number])
         return from_dict(self._record, json.loads(self._file.readline()))
 
 
 class Books:
-    """One line of the books, and where its rejected rows go."""
+    """The books of one table: a line of the manifest, and where its rejected rows go."""
 
     def __init__(self, stage: str, rejected: RejectedRows) -> None:
         self.stage, self._rejected = stage, rejected
         self._accepted, self._reasons = 0, Counter[str]()
 
     def accept(self, count: int = 1) -> None:
-        """Rows that stay."""
+        """Count rows that stay."""
         self._accepted += count
 
     def reject(self, uid: str, row: object, verdict: Verdict) -> None:
-        """A row that does not."""
+        """Count a row that does not stay, and keep it with the verdict."""
         self._reasons[verdict.reason] += 1
         self._rejected.add(
             RejectedRow(
@@ -174,13 +186,16 @@ class Books:
         )
 
     def line(self, inputs: int) -> StageCount:
-        """As manifests hold it; `inputs` was counted elsewhere, so that the line can fail to balance."""
+        """Return the line as manifests hold it.
+
+        `inputs` was counted elsewhere, so that the line can fail to balance.
+        """
         reasons = tuple(Count(reason=reason, count=n) for reason, n in sorted(self._reasons.items()))
         return StageCount(name=self.stage, inputs=inputs, accepted=self._accepted, rejected=reasons)
 
 
 class RejectedRows:
-    """Writes `rejected/`."""
+    """A writer of the rows in `rejected/`."""
 
     def __init__(self, folder: Path, rows_per_file: int) -> None:
         self._folder, self._most = folder, rows_per_file
@@ -194,7 +209,7 @@ class RejectedRows:
             self.close()
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write the rows that still wait."""
         if self._waiting:
             path = self._folder / "rejected" / f"part-{len(self.files):05d}.parquet"
             self.files.append(_write(self._folder, path, RejectedRow, self._waiting))
@@ -204,7 +219,7 @@ class RejectedRows:
 def write_parts(
     folder: Path, prefix: str, record: type[Record], rows: Iterable[Record], rows_per_file: int
 ) -> Iterator[FileEntry]:
-    """Rows as files of equal size, in their order: `prefix/part-00000.parquet`, …"""
+    """Write rows as files of equal size, in their order: `prefix/part-00000.parquet`, …"""
     batch: list[Record] = []
     number = 0
     for row in rows:

@@ -33,21 +33,24 @@ from trailforge.schemas import (
 )
 
 TRAINED = ("sft", "questions", "corpus", "pairs")
-"""Roles of the tables that training reads."""
+"""The roles of the tables that training reads."""
 
 
 def trained_tables(dataset: str) -> dict[str, Table]:
-    """The tables of a data set's runs that training reads, by name."""
+    """Return the tables of a data set's runs that training reads, by name."""
     return {name: table for name, table in load_dataset(dataset).all_tables.items() if table.role in TRAINED}
 
 
 def table_of(dataset: str, role: TableRole) -> tuple[str, Table] | None:
-    """A data set's table of a role, with its name; None where it has none."""
+    """Return a data set's table of a role, with its name; None where it has none."""
     return next(((name, table) for name, table in trained_tables(dataset).items() if table.role == role), None)
 
 
 def open_runs(folders: Sequence[Path]) -> list[FinishedRun]:
-    """Several runs in the given order. Raises `InvalidInput` as `open_run`, and for a run that is given twice."""
+    """Open several runs in the given order.
+
+    Raises `InvalidInput` as `open_run` does, and for a run that is given twice.
+    """
     if not folders:
         raise InvalidInput("no run given")
     runs = [open_run(folder) for folder in folders]
@@ -59,7 +62,7 @@ def open_runs(folders: Sequence[Path]) -> list[FinishedRun]:
 
 
 def open_run(folder: Path) -> FinishedRun:
-    """A finished run. Raises `InvalidInput` when there is none, it is not finished, or another version made it."""
+    """Open a finished run. Raises `InvalidInput` when there is none, it is not finished, or another version made it."""
     run = read_finished(folder)
     if run.dataset not in dataset_names():
         known = ", ".join(dataset_names())
@@ -91,7 +94,7 @@ def rl_rows(
     protocol: str | None = None,
     names_of: Callable[[AskedQuestion], Iterable[str]] = lambda question: (),
 ) -> Iterator[RlRow]:
-    """The questions of a run, in its order. `protocol`: that of all but those with options; None: the data set's.
+    """Return the questions of a run, in its order. `protocol`: that of questions without options; None: the data set's.
 
     `names_of`: what else a question's gold answer is called, as a graph tells.
     """
@@ -109,9 +112,9 @@ def rl_rows(
 
 
 def read_asked(path: Path, column_map: Mapping[str, str] | None = None) -> list[Question]:
-    """The questions of a file as `pipelines.sources.read_questions` takes it.
+    """Read the questions of a file as `pipelines.sources.read_questions` takes it.
 
-    Raises `InvalidInput` as it does, for the first row that is none, and for a file without any.
+    Raises `InvalidInput` as it does, for the first row that is no question, and for a file without any.
     """
     questions = []
     for row in read_questions(path, column_map=column_map):
@@ -124,18 +127,21 @@ def read_asked(path: Path, column_map: Mapping[str, str] | None = None) -> list[
 
 
 def name_of(path: Path) -> str:
-    """By which a file's questions go: its name without endings."""
+    """Return the name by which a file's questions go: the file's name without endings."""
     return path.name.partition(".")[0]
 
 
 def asked_rows(path: Path, questions: Iterable[Question], protocol: str) -> Iterator[RlRow]:
-    """Rows of a file's questions, with the titles and hops that it gives. No run holds what is searched for them."""
+    """Return rows of a file's questions, with the titles and hops that it gives.
+
+    No run holds what is searched for them.
+    """
     for question in questions:
         yield _row(question.asked(), question.dataset or name_of(path), "", protocol)
 
 
 def paid_by(row: RlRow, reward: str | None) -> RlRow:
-    """The question, paid by another reward and held against that one's names; None: as it is."""
+    """Return the question, paid by another reward and held against that one's names; None: as it is."""
     if reward is None:
         return row
     truth = restate_truth(row.reward_model.ground_truth, row.reward_model.ground_truth.protocol, reward)
@@ -143,7 +149,8 @@ def paid_by(row: RlRow, reward: str | None) -> RlRow:
 
 
 def restate_truth(truth: GroundTruth, protocol: str, reward: str | None) -> GroundTruth:
-    """A ground truth in a protocol and by a reward, None for the protocol's own, with the names that this one takes.
+    """Return a ground truth in a protocol and by a reward (None: the protocol's own), with the names that the reward
+    takes.
 
     Options stay with their protocol's reward where the other one compares words alone.
     """
@@ -155,13 +162,13 @@ def restate_truth(truth: GroundTruth, protocol: str, reward: str | None) -> Grou
 
 
 def question_count(run: FinishedRun) -> int:
-    """How many rows `rl_rows` gives."""
+    """Return how many rows `rl_rows` gives."""
     questions = table_of(run.dataset, "questions")
     return run.row_count(questions[0]) if questions else 0
 
 
 def difficulties(run: FinishedRun) -> dict[str, tuple[int, float]]:
-    """Stage and difficulty by question id, where the run has a curriculum of its own."""
+    """Return stage and difficulty by question id, where the run has a curriculum of its own."""
     questions = table_of(run.dataset, "questions")
     if questions is None or "curriculum_stage" not in {each.name for each in fields(questions[1].record)}:
         return {}
@@ -170,15 +177,17 @@ def difficulties(run: FinishedRun) -> dict[str, tuple[int, float]]:
 
 
 def stage_of(hops: int) -> int:
-    """The curriculum of questions that have none of their own, by hops: 1 for up to two, 2 for three, …"""
+    """Return the stage of questions without a curriculum of their own, by hops: 1 for up to two, 2 for three, …"""
     return max(1, hops - 1)
 
 
 def ground_truth(
     asked: AskedQuestion, protocol: str, titles: tuple[str, ...] = (), names: tuple[str, ...] = ()
 ) -> GroundTruth:
-    """What rewards know of a question. `titles`: of its supporting documents in the run's corpus. `names`: see
-    `rl_rows`."""
+    """Put together what rewards know of a question. `titles`: of its supporting documents in the run's corpus.
+
+    `names`: see `rl_rows`.
+    """
     grammar = PROTOCOLS[protocol]
     golds = asked.golds if asked.options else tuple(dict.fromkeys((*asked.golds, *names)))
     return GroundTruth(

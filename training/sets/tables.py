@@ -15,7 +15,7 @@ from trailforge.training.sets.judging import Row, without_invisible
 from trailforge.training.sets.order import Books, Entry, RejectedRows, Staged, mixed, ordered, question_key, write_parts
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being done, how many rows are done, and of how many."""
+"""Is told what is being done, how many rows are done, and of how many."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,17 +27,17 @@ class SetTable:
     staged: Staged[Any]
     books: RejectedRows
     entries: list[Entry] = field(default_factory=list)
-    """Of the rows that stay."""
+    """The places of the rows that stay."""
     lines: list[StageCount] = field(default_factory=list)
     splits: dict[str, list[Entry]] = field(default_factory=dict)
-    """The rows in the order of learning."""
+    """The rows of each split in the order of learning."""
     invisible: int = 0
-    """Characters that were taken out of its rows."""
+    """Number of invisible characters that were taken out of the table's rows."""
     taken: Counter[str] = field(default_factory=Counter)
-    """Rows by where they came from: the hash of a run's manifest, or of a file."""
+    """Number of rows by where they came from: the hash of a run's manifest, or of a file."""
 
     def clean(self, row: Row) -> Row:
-        """The row as it is judged and kept: see `without_invisible`."""
+        """Return the row as it is judged and kept; see `without_invisible`."""
         cleaned, removed = without_invisible(row)
         self.invisible += removed
         return cleaned
@@ -88,7 +88,7 @@ class SetTable:
             self.splits[split] = ordered(entries, config.order, config.seed)
 
     def write(self, folder: Path, config: ViewConfig, tell: Progress) -> Iterator[FileEntry]:
-        """The rows as files."""
+        """Write the rows as files."""
         total = sum(map(len, self.splits.values()))
         done = 0
         for split, entries in self.splits.items():
@@ -99,7 +99,7 @@ class SetTable:
                 yield file
 
     def counts(self) -> Iterator[SplitCount]:
-        """What the splits hold."""
+        """Count what the splits hold."""
         for split, entries in self.splits.items():
             for dataset in sorted({entry.dataset for entry in entries}):
                 own = [entry for entry in entries if entry.dataset == dataset]

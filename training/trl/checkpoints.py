@@ -31,7 +31,7 @@ _WHOLE = "whole.json"
 
 
 def checkpoints_of(out: Path) -> Path:
-    """Folder of a training's checkpoints."""
+    """Return the folder of a training's checkpoints."""
     return out / "checkpoints"
 
 
@@ -41,7 +41,7 @@ def seal(checkpoint: Path) -> None:
 
 
 def is_whole(checkpoint: Path) -> bool:
-    """Was a checkpoint written to its end, and is it as it was then?"""
+    """Say whether a checkpoint was written to its end, and is as it was then."""
     try:
         listed = json.loads((checkpoint / _WHOLE).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -50,7 +50,7 @@ def is_whole(checkpoint: Path) -> bool:
 
 
 def find_last_whole(out: Path) -> Path | None:
-    """The checkpoint to go on from; says which later ones were interrupted. None when there is none."""
+    """Find the checkpoint to go on from, and print which later ones were interrupted. None when there is none."""
     for checkpoint in _newest_first(checkpoints_of(out)):
         if is_whole(checkpoint):
             return checkpoint
@@ -59,14 +59,15 @@ def find_last_whole(out: Path) -> Path | None:
 
 
 def step_of(checkpoint: Path | None) -> int:
-    """Optimizer steps that a checkpoint was written after; 0 without one."""
+    """Return the number of optimizer steps after which a checkpoint was written; 0 without one."""
     return 0 if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-"))
 
 
 def open_folder(out: Path, settings: Mapping[str, Any], *, resume: bool) -> Path | None:
-    """Begin a training's folder, or go on in it: the checkpoint to go on from, None to begin with the first step.
+    """Begin a training's folder, or go on in it.
 
-    Raises `OutputError` for a folder that holds another training, or this one without `resume`.
+    Return the checkpoint to go on from; None to begin with the first step. Raises `OutputError` for a folder that holds
+    another training, or this one without `resume`.
     """
     kept = out / SETTINGS
     if out.exists() and not out.is_dir():
@@ -92,7 +93,9 @@ def open_folder(out: Path, settings: Mapping[str, Any], *, resume: bool) -> Path
 
 
 def open_together(out: Path, settings: Mapping[str, Any], *, resume: bool) -> Path | None:
-    """As `open_folder`, by the main process for all that train together; all raise what it raises."""
+    """Open a folder as `open_folder` does, by the main process for all that train together; all raise what it
+    raises.
+    """
     from accelerate import PartialState
     from accelerate.utils import broadcast_object_list
 
@@ -124,7 +127,7 @@ def save_model(trainer: Any, tokenizer: Any, out: Path) -> Path:
 
 
 def write_result(out: Path, result: Mapping[str, Any]) -> None:
-    """The figures of a finished training."""
+    """Write the figures of a finished training."""
     _write_json(out / RESULT, result)
 
 

@@ -1,5 +1,6 @@
-"""What the trainers are told alike, and one run of a trainer: from a checkpoint or the first step to the last, or to a
-SIGTERM, and its figures.
+"""The settings that all trainers share, and one run of a trainer with its figures.
+
+A run goes from a checkpoint or the first step to the last step, or to a SIGTERM.
 
 Clusters send SIGTERM before they take a machine away: the step is ended, a checkpoint written, and the process ends.
 torchrun and `accelerate launch` pass the signal on and kill what still runs after 30 seconds. What has not written its
@@ -32,13 +33,13 @@ from trailforge.training.trl.checkpoints import checkpoints_of, open_together, s
 
 EXIT_CODE = 128 + signal.SIGTERM
 KEPT_CHECKPOINTS = 3
-"""Older ones are removed."""
+"""Number of checkpoints that are kept; older ones are removed."""
 
 
 def count_accumulated(sequences: int, per_device: int, processes: int, *, field: str) -> int:
-    """How often each process accumulates `per_device` sequences for an optimizer step of so many.
+    """Return how often each process accumulates `per_device` sequences for an optimizer step of so many.
 
-    Raises `InvalidInput` with the numbers when it cannot be parted.
+    Raises `InvalidInput`, with the numbers, when they do not divide evenly.
     """
     at_a_time = per_device * processes
     if sequences % at_a_time:
@@ -51,7 +52,10 @@ def count_accumulated(sequences: int, per_device: int, processes: int, *, field:
 
 
 def trainer_arguments(config: TrainerConfig, out: Path, accumulated: int, *, max_steps: int | None) -> dict[str, Any]:
-    """Keyword arguments of a trainer's configuration. Raises `InvalidInput` for a log without its package."""
+    """Return the keyword arguments of a trainer's configuration.
+
+    Raises `InvalidInput` for a log without its package.
+    """
     import torch
 
     silence_trl()
@@ -87,7 +91,7 @@ def trainer_arguments(config: TrainerConfig, out: Path, accumulated: int, *, max
 
 
 def silence_trl() -> None:
-    """Say nothing of names that TRL uses and transformers has given up: whoever trains can mend neither."""
+    """Silence warnings on names that TRL uses and transformers has given up: users can mend neither."""
     of_trl = r"`(is_)?gradient_checkpointing(_enable|_disable|_kwargs)?` is deprecated|`use_liger_kernel=True` is depre"
     warnings.filterwarnings("ignore", of_trl, FutureWarning)
 
@@ -101,13 +105,13 @@ def _checkpointing() -> str:
 
 
 def deciding(config: TrainerConfig) -> dict[str, Any]:
-    """The fields that decide the weights: a training goes on with the same ones only."""
+    """Return the fields that decide the weights: a training goes on with the same ones only."""
     free = ("logging", "save_steps", "keep_episodes", "keep_every")
     return {name: value for name, value in asdict(config).items() if name not in free}
 
 
 def peft_config(config: TrainerConfig) -> Any:
-    """Low-rank adapters as peft takes them; None when all weights are trained."""
+    """Return low-rank adapters as peft takes them; None when all weights are trained."""
     if config.lora is None:
         return None
     from peft import LoraConfig
@@ -142,16 +146,16 @@ def begin(
     max_steps: int | None,
     resume: bool,
 ) -> Path | None:
-    """Open a training's folder, or go on in it: the checkpoint to go on from. Raises as `open_together`.
+    """Open a training's folder, or go on in it, and return the checkpoint to go on from.
 
-    `source`: the model that it begins with. `decided`: what else decides the weights.
+    Raises as `open_together` does. `source`: the model with which it begins. `decided`: what else decides the weights.
     """
     settings = {"stage": stage, "base_model": source, "training_set": set_hash(training_set), "max_steps": max_steps}
     return open_together(out, {**settings, **decided}, resume=resume)
 
 
 def make_stop_callback(every: int = 1) -> Any:
-    """A callback; `is_asked` says whether the training has ended for a signal, in whichever of its processes.
+    """Make a callback whose `is_asked` says whether the training has ended for a signal, in whichever of its processes.
 
     `every`: it ends after a step that this divides.
     """
@@ -184,13 +188,13 @@ def make_stop_callback(every: int = 1) -> Any:
 
 
 def leave(step: int, steps: int) -> NoReturn:
-    """End the process as one that was told to."""
+    """End the process as one that was told to end."""
     log(f"stopped after step {step} of {steps}; the same command with --resume goes on from here")
     raise SystemExit(EXIT_CODE)
 
 
 def fit(trainer: Any, out: Path, checkpoint: Path | None, *, every: int = 1) -> Any:
-    """Train, with whole checkpoints and figures in `out`; what `train` of transformers returns.
+    """Train, with whole checkpoints and figures in `out`, and return what `train` of transformers returns.
 
     Told to stop by SIGTERM, it writes a checkpoint and ends the process, after a step that `every` divides.
     """
@@ -204,7 +208,7 @@ def fit(trainer: Any, out: Path, checkpoint: Path | None, *, every: int = 1) -> 
 
 
 def finish(stage: str, trainer: Any, tokenizer: Any, out: Path, figures: Mapping[str, Any], seconds: float) -> Path:
-    """Write the model, whose folder is returned, and the figures of the finished training."""
+    """Write the model and the figures of the finished training, and return the model's folder."""
     folder = save_model(trainer, tokenizer, out)
     if is_main_process():
         steps = trainer.state.global_step
@@ -218,7 +222,7 @@ _EVERY_S = 60.0
 
 
 def figures_by_step(history: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
-    """The trainer's log with a row for each step, in their order; what is told once more counts the last time."""
+    """Return the trainer's log with a row for each step, in their order; what is logged twice counts the last time."""
     rows: dict[int, dict[str, float]] = {}
     for entry in history:
         known = {name: float(value) for name, value in entry.items() if isinstance(value, int | float)}
@@ -240,8 +244,10 @@ def write_figures(history: Sequence[Mapping[str, Any]], out: Path) -> None:
 
 
 def make_folder_callback(out: Path) -> Any:
-    """A callback that marks each checkpoint as whole when its last file is written, and writes the figures then and at
-    the end."""
+    """Make a callback that marks each checkpoint as whole when its last file is written.
+
+    It writes the figures then and at the end.
+    """
     from transformers import TrainerCallback
 
     class Keeping(TrainerCallback):

@@ -1,4 +1,4 @@
-"""What a training needs of an accelerator's memory, reckoned before anything is loaded.
+"""An estimate of the accelerator memory that a training needs, made before anything is loaded.
 
 Of each device, in bytes, for N weights in float32 over S devices (FSDP, ZeRO-3; S = 1 else), T tokens at a time, L
 layers of width h with a middle of i, and V words:
@@ -33,7 +33,7 @@ _GB = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What of a model its memory depends on."""
+    """What a model's memory depends on."""
 
     layers: int
     hidden: int
@@ -41,27 +41,27 @@ class Shape:
     vocabulary: int
     heads: int
     key_width: int
-    """Of all keys of a token; of its values too."""
+    """Width of all keys of a token, and of its values."""
     query_width: int
     is_tied: bool
-    """Is the head the embedding?"""
+    """Whether the head is the embedding."""
 
     @property
     def layer_weights(self) -> int:
-        """Of one layer, biases left out."""
+        """Return the number of weights of one layer, biases left out."""
         attention = 2 * self.hidden * (self.query_width + self.key_width)
         return attention + 3 * self.hidden * self.intermediate + 2 * self.hidden
 
     @property
     def weights(self) -> int:
-        """Of all of the model."""
+        """Return the number of weights of the whole model."""
         words = self.vocabulary * self.hidden
         return self.layers * self.layer_weights + words * (1 if self.is_tied else 2) + self.hidden
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Bytes of one device, by what they are for."""
+    """Bytes that one device needs, by what they are for."""
 
     state: float
     reference: float
@@ -72,18 +72,18 @@ class Need:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """Bytes of one device, all together."""
         return sum(getattr(self, each.name) for each in fields(self))
 
     @property
     def text(self) -> str:
-        """One line for a person."""
+        """Describe the need in one line for a person."""
         parts = {each.name: getattr(self, each.name) for each in fields(self)}
         return ", ".join(f"{name} {value / _GB:.1f}" for name, value in parts.items() if value)
 
 
 def shape_of(config: Any) -> Shape | None:
-    """Of a model's configuration in transformers; None when it is built otherwise."""
+    """Read the shape from a model's configuration in transformers; None when the model is built otherwise."""
     text = config.get_text_config()
     names = ("num_hidden_layers", "hidden_size", "intermediate_size", "vocab_size", "num_attention_heads")
     known: list[Any] = [getattr(text, name, None) for name in names]
@@ -112,8 +112,10 @@ def need(
     with_reference: bool = False,
     engine: float = 0.0,
 ) -> Need:
-    """For sequences of `tokens`, `config.per_device` at a time. `over`: devices over which the weights are spread;
-    `engine`: bytes that vLLM keeps."""
+    """Estimate the need for sequences of `tokens`, `config.per_device` at a time.
+
+    `over`: devices over which the weights are spread. `engine`: bytes that vLLM keeps.
+    """
     at_a_time = tokens * config.per_device
     a_layer = 2.0 * at_a_time * (8 * shape.hidden + 2 * shape.key_width + 4 * shape.intermediate)
     kept = 2.0 * at_a_time * shape.hidden if config.gradient_checkpointing else a_layer
@@ -153,7 +155,7 @@ def check_memory(
 
 
 def judge(wanted: Need, device: float, tokens: int) -> None:
-    """As `check_memory`, of what is known."""
+    """Judge a need as `check_memory` does, from known numbers alone."""
     if wanted.state + wanted.reference > device:
         raise InvalidInput(
             f"weights and optimizer take {(wanted.state + wanted.reference) / _GB:.0f} GB of each device, which has "

@@ -31,10 +31,10 @@ def train_sft(
     resume: bool = False,
     max_steps: int | None = None,
 ) -> Path:
-    """Train on the rows in `training_set`/sft/train; the folder of the trained model.
+    """Train on the rows in `training_set`/sft/train, and return the folder of the trained model.
 
     Run by `accelerate launch` or torchrun, all processes call it. Raises `InvalidInput` for a training set, a base
-    model or a batch that does not fit, `OutputError` for a folder that holds something else; nothing is written then.
+    model or a batch that does not fit, `OutputError` for a folder that holds something else; then nothing is written.
     """
     from trl.trainer.sft_config import SFTConfig as TrlConfig
 
@@ -72,9 +72,10 @@ def train_sft(
 def tokenise(
     tokenizer: Any, rows: Sequence[SftRow], max_tokens: int, *, masks_mistakes: bool = False
 ) -> tuple[list[MaskedTokens], dict[str, int]]:
-    """Rows as tokens and labels, and how many are left out: `too_long`, and `untrained` without a token to learn.
+    """Return rows as tokens and labels, and how many are left out: `too_long`, and `untrained` without a token to
+    learn.
 
-    Raises `InvalidInput` naming the row whose text cannot be told from a turn's marks.
+    Raises `InvalidInput`, naming the row whose text cannot be told from a turn's marks.
     """
     examples, left_out = [], {"too_long": 0, "untrained": 0}
     for number, row in enumerate(rows, start=1):
@@ -122,7 +123,7 @@ def train_dpo(
     resume: bool = False,
     max_steps: int | None = None,
 ) -> Path:
-    """Train on the pairs in `training_set`/pairs/train that are in the preset's protocol; the trained model's folder.
+    """Train on the pairs in `training_set`/pairs/train in the preset's protocol, and return the trained model's folder.
 
     Run by `accelerate launch` or torchrun, all processes call it. Raises as `train_sft`; also `InvalidInput` for a
     preset without the section `dpo`, and for a model without the ChatML tokens, since the reference model is loaded
@@ -165,9 +166,9 @@ def train_dpo(
 def tokenise_pairs(
     tokenizer: Any, rows: Sequence[PreferenceRow], max_tokens: int
 ) -> tuple[list[dict[str, list[int]]], int]:
-    """Pairs as tokens and masks of both conversations, and how many are left out since one of the two is longer.
+    """Return pairs as tokens and masks of both conversations, and how many are left out as one of the two is too long.
 
-    Raises `InvalidInput` naming the pair whose text cannot be told from a turn's marks.
+    Raises `InvalidInput`, naming the pair whose text cannot be told from a turn's marks.
     """
     examples, too_long = [], 0
     for number, row in enumerate(rows, start=1):

@@ -63,14 +63,14 @@ _LOSSES = {"token": "dapo", "sequence": "grpo"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmOptions:
-    """For `rollouts: vllm-server` and `vllm-colocate`."""
+    """Settings of vLLM, for `rollouts: vllm-server` and `vllm-colocate`."""
 
     server: str | None = None
     """URL of the server."""
     memory: float = 0.3
     """Share of a device's memory that a colocated engine takes."""
     sleep: bool = False
-    """A colocated engine gives its memory back while the trainer trains."""
+    """Whether a colocated engine gives its memory back while the trainer trains."""
     tensor_parallel: int = 1
     """Devices over which a colocated engine spreads the model; a server is told when it is started."""
 
@@ -91,13 +91,13 @@ def train_rl(
     audited: Audited = NOT_AUDITED,
     open_generator: Callable[[Any], Generator | TurnServer] | None = None,
 ) -> Path:
-    """Train on the questions in `training_set`/rl/train that are asked in the preset's protocol, which agents search
-    `environment` for; the model's folder.
+    """Train on the questions in `training_set`/rl/train that are asked in the preset's protocol; return the model's
+    folder.
 
-    Run by `accelerate launch` or torchrun, all processes call it. `audited`: whose questions are set aside.
-    `open_generator`: who generates for a trainer, in place of the preset's `rollouts`. Raises as `train_sft`, and what
-    tools and judge raise; also `InvalidInput` for a model without the ChatML tokens, since vLLM and the reference model
-    are loaded from where it lies.
+    Agents search `environment`. Run by `accelerate launch` or torchrun, all processes call this. `audited`: an audit
+    whose questions are set aside. `open_generator`: opens the generator of a trainer, in place of the preset's
+    `rollouts`. Raises as `train_sft`, and what tools and judge raise; also `InvalidInput` for a model without the
+    ChatML tokens, since vLLM and the reference model are loaded from where it lies.
     """
     config = preset.rl
     environment.check(grammar_of(preset.protocol))
@@ -143,7 +143,7 @@ def train_rl(
 def grpo_trainer(
     model: Any, tokenizer: Any, rows: Sequence[RlRow], arguments: Any, config: RlConfig, rollouts: SearchRollouts
 ) -> Any:
-    """TRL's trainer over our rollouts, ready to train."""
+    """Make TRL's trainer over our rollouts, ready to train."""
     from datasets import Dataset
 
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # it warns of `rollout_func`, for which we pin its version
@@ -183,7 +183,7 @@ def _trainer_class() -> Any:
 
 
 def grpo_arguments(config: RlConfig, out: Path, accumulated: int, *, max_steps: int | None, vllm: VllmOptions) -> Any:
-    """TRL's configuration. Raises `InvalidInput` for what TRL cannot do."""
+    """Make TRL's configuration. Raises `InvalidInput` for what TRL cannot do."""
     from trl.trainer.grpo_config import GRPOConfig
 
     if any(int(os.environ.get(f"PARALLELISM_CONFIG_{kind}_SIZE", "1")) > 1 for kind in ("CP", "SP")):
@@ -238,7 +238,7 @@ def grpo_arguments(config: RlConfig, out: Path, accumulated: int, *, max_steps: 
 
 
 def check_questions(rows: Sequence[RlRow], config: RlConfig) -> None:
-    """Raises `InvalidInput` when questions do not fill one step, or two have the same id."""
+    """Check the questions. Raises `InvalidInput` when they do not fill one step, or two have the same id."""
     if len(rows) < config.prompts_per_step:
         raise InvalidInput(
             f"{len(rows)} questions, and a step takes {config.prompts_per_step}", field="rl.prompts_per_step"
@@ -265,7 +265,10 @@ def _decided_by(preset: TrainPreset, environment: Environment) -> dict[str, Any]
 
 
 def check_room(rows: Sequence[RlRow], tokenizer: Any, model: Any, config: RlConfig) -> None:
-    """Raises `InvalidInput` when the longest prompt and an episode do not fit into the model's window."""
+    """Check the room.
+
+    Raises `InvalidInput` when the longest prompt and an episode do not fit into the model's window.
+    """
     window = model.config.max_position_embeddings
     longest = max(len(prompt_ids(tokenizer, row.prompt)) for row in rows)
     if longest + config.max_tokens > window:
@@ -277,7 +280,7 @@ def check_room(rows: Sequence[RlRow], tokenizer: Any, model: Any, config: RlConf
 
 
 def make_pay(preset: TrainPreset) -> Pay:
-    """The preset's reward."""
+    """Make the function that pays episodes by the preset's reward."""
     scorer = scorer_of_training(preset)
 
     def pay(played: Sequence[tuple[RlRow, TokenEpisode]]) -> list[Reward]:
@@ -289,8 +292,10 @@ def make_pay(preset: TrainPreset) -> Pay:
 def open_keeper(
     out: Path, preset: TrainPreset, environment: Environment, model: str, *, done: int
 ) -> StepKeeper | None:
-    """Who keeps the episodes of this process; None where the preset keeps none. Those of steps after `done`, from which
-    a training goes on, are removed."""
+    """Open the keeper of this process's episodes; None where the preset keeps none.
+
+    Episodes of steps after `done`, from which a training goes on, are removed.
+    """
     config = preset.rl
     if not config.keep_episodes:
         return None
@@ -302,7 +307,7 @@ def open_keeper(
 
 
 def to_score(row: RlRow, episode: TokenEpisode) -> ToScore:
-    """An episode on a question, to be scored."""
+    """Return an episode on a question in the form in which it is scored."""
     return ToScore(
         messages=episode.messages,
         truth=row.reward_model.ground_truth,
@@ -312,7 +317,10 @@ def to_score(row: RlRow, episode: TokenEpisode) -> ToScore:
 
 
 def make_generator(trainer: Any, config: RlConfig) -> Generator | TurnServer:
-    """Who generates, by the preset's `rollouts`. Raises `InvalidInput` where the model is spread over processes."""
+    """Make the generator that the preset's `rollouts` names.
+
+    Raises `InvalidInput` where the model is spread over processes.
+    """
     if config.rollouts == "vllm-colocate":
         return VllmColocatedGenerator(trainer)
     if config.rollouts == "vllm-server":
@@ -328,7 +336,8 @@ def make_generator(trainer: Any, config: RlConfig) -> Generator | TurnServer:
 
 
 def kl_annealing(trainer: Any, kl: KlConfig) -> Any:
-    """A callback that sets the weight before each optimizer step: `kl.start` at the first, `kl.end` at the last.
+    """Make a callback that sets the weight of the KL term before each optimizer step: `kl.start` at the first, `kl.end`
+    at the last.
 
     It depends on the step alone, so a resumed training has the same weights.
     """

@@ -23,7 +23,7 @@ from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out
 from trailforge.training.turns import EpisodeLoop
 
 Pay = Callable[[Sequence[tuple[RlRow, TokenEpisode]]], Sequence[Reward]]
-"""The rewards of episodes, each with the row that it is on."""
+"""Pays episodes, each given with the row that it is on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +36,17 @@ class Paid:
 
 
 class StepKeeper:
-    """Keeps the episodes of one process, all that are made between two changes of the policy together."""
+    """A keeper of the episodes of one process, all that are made between two changes of the policy together."""
 
     def __init__(self, writer: EpisodeWriter, place: EpisodePlace, *, every: int, updates: int) -> None:
         """`every`: batches of episodes, of which one is kept. `updates`: optimizer steps on each batch."""
         self._writer, self._place, self._every, self._updates = writer, place, every, updates
 
     def keep(self, step: int, paid: Sequence[Paid]) -> None:
-        """`step`: the optimizer step that trains them first, from 1. Comes back at once."""
+        """Keep the episodes of a step, and return at once.
+
+        `step`: the optimizer step that trains them first, from 1.
+        """
         if (step - 1) // self._updates % self._every == 0:
             self._writer.keep(step, partial(_rows_of, paid, replace(self._place, step=step)))
 
@@ -65,7 +68,10 @@ def _asked(row: RlRow) -> TrainedQuestion:
 
 
 class SearchRollouts:
-    """Makes and pays the episodes of a step. One for the whole training: the tools stay on one event loop."""
+    """The rollouts of a training, which make and pay the episodes of each step.
+
+    There is one for the whole training: the tools stay on one event loop.
+    """
 
     def __init__(
         self,
@@ -145,15 +151,18 @@ def episode_reward(
     log_metric: Callable[[str, float], None],
     **others: Any,
 ) -> list[float | None]:
-    """TRL's reward function: what the rollout has given already; and figures of the step for the log."""
+    """Return what the rollout has given already, as TRL's reward function, and log figures of the step."""
     for name, value in episode_figures[0].items():
         log_metric(f"episodes/{name}", value)
     return list(episode_reward)
 
 
 def figures(paid: Sequence[Paid], protocol: str) -> dict[str, float]:
-    """The share of episodes whose search failed; means over the others: searches, shares that answered, that ran out of
-    room and that are well-formed, tokens, and each part of the reward where it is known."""
+    """Return figures of a step: the share of episodes whose search failed, and means over the other episodes.
+
+    The means are of searches, tokens, each known part of the reward, and the shares that answered, that ran out of room
+    and that are well-formed.
+    """
     failed = sum(one.episode.failed for one in paid) / len(paid)
     paid = [one for one in paid if not one.episode.failed] or paid
     parts: dict[str, list[float]] = {}
