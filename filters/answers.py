@@ -25,6 +25,9 @@ from trailforge.rewards import (
 from trailforge.schemas import BundleQuestion
 
 ScoredBy = Literal["options", "matching", "judge", "key_facts"]
+_CHOICE_OF = re.compile(r"\b(?:of|among|between) ([^?;:]+?)(?:, (?:which|who|whose)\b|[?]|$)", re.IGNORECASE)
+"""The list of "Of the harbours A, B and C, which …" and of "Which of A, B and C …?"."""
+_FEWEST_ITEMS = 3
 AskJudge = Callable[[Judged], Awaitable[float | None]]
 """Asks a judge for the score of an answer, from 0 to 1; None for a verdict that cannot be read."""
 
@@ -174,3 +177,22 @@ def content_stems(text: str) -> set[str]:
 def _stem(word: str) -> str:
     stem = _ENDINGS.sub("", word)
     return stem if len(stem) >= _SHORTEST_STEM else word
+
+
+def names_two_sides(row: BundleQuestion) -> bool:
+    """Say whether the question is a comparison that names its answer as one of two, or in a list to choose from."""
+    asked, answer = f" {normalize_answer(row.question)} ", normalize_answer(row.answer)
+    if row.type != "factual" or not answer:
+        return False
+    return f" {answer} or " in asked or f" or {answer} " in asked or _is_listed(row.question, answer)
+
+
+def _is_listed(question: str, answer: str) -> bool:
+    """Whether a question asks which of three or more, and has the answer among them."""
+    for found in _CHOICE_OF.finditer(question):
+        items = re.split(r", (?:and |or )?| and | or ", found[1])
+        is_list = len(items) >= _FEWEST_ITEMS and all(item[:1].isupper() or item[:1].isdigit() for item in items[1:])
+        bare = [normalize_answer(item) for item in items]
+        if is_list and any(item.startswith(answer) or item.endswith(answer) for item in bare):
+            return True
+    return False

@@ -16,8 +16,8 @@ from itertools import combinations
 from math import comb
 from typing import Protocol
 
-from trailforge.filters.answers import AnswerScorer
-from trailforge.filters.bundles import FEWEST_CORRECT, MOST_CORRECT, judge_unread, names_two_sides
+from trailforge.filters.answers import AnswerScorer, names_two_sides
+from trailforge.filters.bundles import FEWEST_CORRECT, MOST_CORRECT, judge_unread
 from trailforge.rewards import choose_options, is_abstention
 from trailforge.schemas import BundleInput, BundleQuestion, InvalidInput, SourceDocument, Verdict
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
-from trailforge.filters.answers import content_stems, speaks_of_fact
+from trailforge.filters.answers import content_stems, names_two_sides, speaks_of_fact
 from trailforge.filters.base import count_faults
 from trailforge.protocols.nl_dag import SearchPlan, validate
 from trailforge.retrieval import COMMON_WORDS, CaseCounts, names_of, ngrams_of
@@ -39,9 +39,6 @@ _YEAR_OF_DATE = re.compile(
     r"((?:jan|febr?|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\.? \d{1,2}),? (?:19|20)\d\d\b", re.IGNORECASE
 )
 """News say the day, and the year stands at their head."""
-_CHOICE_OF = re.compile(r"\b(?:of|among|between) ([^?;:]+?)(?:, (?:which|who|whose)\b|[?]|$)", re.IGNORECASE)
-"""The list of "Of the harbours A, B and C, which …" and of "Which of A, B and C …?"."""
-_FEWEST_ITEMS = 3
 """`37.1`, `13,000`."""
 _DOUBLE = re.compile(r"\brather than\b|\binstead of\b", re.IGNORECASE)
 _PART_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -223,25 +220,6 @@ def answer_in_question(row: BundleQuestion) -> Verdict:
     texts = () if row.options or names_two_sides(row) else (row.question, *(node.query for node in row.dag_nodes))
     leaks = [(gold, text) for text in texts for gold in (row.answer, *row.aliases) if mentions(text, gold)]
     return count_faults("answer_in_question", leaks, lambda leak: "{!r} stands in {!r}".format(*leak))
-
-
-def names_two_sides(row: BundleQuestion) -> bool:
-    """Say whether the question is a comparison that names its answer as one of two, or in a list to choose from."""
-    asked, answer = f" {normalize_answer(row.question)} ", normalize_answer(row.answer)
-    if row.type != "factual" or not answer:
-        return False
-    return f" {answer} or " in asked or f" or {answer} " in asked or _is_listed(row.question, answer)
-
-
-def _is_listed(question: str, answer: str) -> bool:
-    """Whether a question asks which of three or more, and has the answer among them."""
-    for found in _CHOICE_OF.finditer(question):
-        items = re.split(r", (?:and |or )?| and | or ", found[1])
-        is_list = len(items) >= _FEWEST_ITEMS and all(item[:1].isupper() or item[:1].isdigit() for item in items[1:])
-        bare = [normalize_answer(item) for item in items]
-        if is_list and any(item.startswith(answer) or item.endswith(answer) for item in bare):
-            return True
-    return False
 
 
 def gold_in_queries(

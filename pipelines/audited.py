@@ -131,7 +131,7 @@ class AuditedQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditManifest:
-    """A finished audit: the contents of `audit.json`, which is written last and sealed."""
+    """A finished audit: the contents of its file audit.json, which is written last and sealed."""
 
     STORED_AS: ClassVar[str] = "AuditManifest"
     SCHEMA_VERSION: ClassVar[str] = "1.1"

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.bundle_questions import BUNDLE, DOCUMENTS, PAPER, STREET, choice, question
 from tests.support.growth import is_linear
+from trailforge.filters.answers import names_two_sides
 from trailforge.filters.bundle_twins import duplicate_question, used_fact
 from trailforge.filters.bundles import (
     answer_in_question,
@@ -21,7 +22,6 @@ from trailforge.filters.bundles import (
     invalid_plan,
     judge_unread,
     named_by_score,
-    names_two_sides,
     single_source,
     stale_document,
     too_few_documents,
