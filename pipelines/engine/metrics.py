@@ -27,10 +27,13 @@ def write_metrics(
     """Write a stage's figures, each with `labels`, in place of the earlier ones.
 
     `done`, `total`: items. `counters`: of all its workers together. `rows`: by kind. All are gauges, since they begin
-    anew with each start of a stage. It is a courtesy: a full disk ends no run here.
+    anew with each start of a stage. It is a courtesy: a full disk ends no run here, and without `prometheus_client`,
+    which the core does not bring, nothing is written.
     """
-    from prometheus_client import CollectorRegistry, Gauge, write_to_textfile  # which the core has not
-
+    try:
+        from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+    except ModuleNotFoundError:
+        return
     registry = CollectorRegistry()
 
     def tell(name: str, said: str, value: int) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from trailforge.pipelines.engine.metrics import METRICS, write_metrics
@@ -53,3 +55,9 @@ def test_the_names_are_a_run_s_own_and_a_folder_that_is_gone_ends_nothing(tmp_pa
     assert not re.fullmatch(NAMES, f"{METRICS}.txt")
     shutil.rmtree(tmp_path)
     write_metrics(tmp_path / METRICS, {"folder": "a"}, 1, 2, {}, {})
+
+
+def test_beside_the_core_alone_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    write_metrics(tmp_path / METRICS, {"folder": "a"}, 1, 2, {}, {})
+    assert not list(tmp_path.iterdir())
