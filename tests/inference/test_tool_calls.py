@@ -70,10 +70,10 @@ async def test_turns_of_calls_alone_are_no_silence(server: ModelServer) -> None:
     """A model that only calls tools has said something each time, where it was offered tools."""
     server.always = lambda: calling(SENT)
     client = ModelClient(config(server.url))
-    for sample in range(4):
-        await client.complete(chat(sample=sample, tools=TOOLS))
-    client.check_replies()
+    replies = [await client.complete(chat(sample=sample, tools=TOOLS)) for sample in range(4)]
+    client.check_replies()  # which raises where all replies say nothing
     await client.aclose()
+    assert [len(reply.tool_calls) for reply in replies] == [1] * 4 and not any(reply.text for reply in replies)
 
 
 @pytest.mark.parametrize(

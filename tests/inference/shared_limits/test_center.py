@@ -155,7 +155,12 @@ async def test_who_does_not_want_a_call_any_more_gives_its_place_back(turns: int
     await settled()
     if held is not None:
         one.replied(held)
-    one.dropped(await asyncio.wait_for(one.acquire(), 10))
+    place = await asyncio.wait_for(one.acquire(), 10)
+    waiting = asyncio.create_task(other.acquire())
+    await settled()
+    assert not waiting.done(), "it gave back a place that it did not have"
+    one.dropped(place)
+    other.dropped(await asyncio.wait_for(waiting, 10))
 
 
 @pytest.mark.parametrize("turns", range(21))
@@ -167,6 +172,9 @@ async def test_who_does_not_want_to_spend_any_more_gives_it_back(turns: int) -> 
     unwanted.cancel()
     await asyncio.wait([unwanted])
     await asyncio.wait_for(_spend(other, request(2)), 10)
+    assert unwanted.cancelled()
+    with pytest.raises(BudgetExceeded):  # the one call of the cap is spent: it was given back once
+        await _spend(one, request(3))
 
 
 async def _hold(budget: SharedBudget, asked: Request) -> None:
