@@ -46,8 +46,33 @@ class Reservation:
     """The share of the caps that is set aside for one call: first its worst case, then its actual use."""
 
     def __init__(self, worst: Usage) -> None:
-        self.usage = worst
+        self._usage = worst
+        self._sum: _Sum | None = None
+        """Of all that is set aside, while this is a part of it."""
         self.is_settled = False
+
+    @property
+    def usage(self) -> Usage:
+        """Return what is set aside, or what was used of it."""
+        return self._usage
+
+    @usage.setter
+    def usage(self, usage: Usage) -> None:
+        if self._sum is not None:
+            self._sum.add(self._usage, -1)
+            self._sum.add(usage)
+        self._usage = usage
+
+    def join(self, total: _Sum) -> None:
+        """Count in a sum from now on, with every change."""
+        self._sum = total
+        total.add(self._usage)
+
+    def leave(self) -> None:
+        """Count in no sum any more."""
+        if self._sum is not None:
+            self._sum.add(self._usage, -1)
+        self._sum = None
 
     def settle(self, reply: Reply) -> None:
         """Replace the worst case by the actual use of an answered call. Use above the worst case is counted in full; a
@@ -56,6 +81,30 @@ class Reservation:
         cached = min(prompt, reply.cached_tokens)
         self.usage = Usage(calls=1, prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached)
         self.is_settled = True
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Of what is set aside for many calls: each of them only adds to it, and no call waits for a sum over all."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+    def add(self, usage: Usage, times: int = 1) -> None:
+        self.calls += times * usage.calls
+        self.prompt_tokens += times * usage.prompt_tokens
+        self.completion_tokens += times * usage.completion_tokens
+        self.cached_tokens += times * usage.cached_tokens
+
+    def usage(self) -> Usage:
+        return Usage(
+            calls=self.calls,
+            prompt_tokens=self.prompt_tokens,
+            completion_tokens=self.completion_tokens,
+            cached_tokens=self.cached_tokens,
+        )
 
 
 class Budget:
@@ -67,7 +116,7 @@ class Budget:
         """`kept`: what the ledger says was spent; None without a ledger, then it is counted here, from `spent` on."""
         self._caps, self._prices, self._kept = caps, prices, kept
         self._spent = spent or Usage()
-        self._open: set[Reservation] = set()
+        self._under_way = _Sum()
         self._turn = asyncio.Lock()
         self._given_back = asyncio.Event()
 
@@ -88,7 +137,7 @@ class Budget:
         try:
             yield reservation
         finally:
-            self._open.discard(reservation)
+            reservation.leave()
             if reservation.is_settled and self._kept is None:
                 self._spent += reservation.usage
             self._given_back.set()
@@ -97,18 +146,18 @@ class Budget:
         async with self._turn:
             while True:
                 self._given_back.clear()  # before the ledger is asked, which may take a while
-                was_alone = not self._open
+                was_alone = not self._under_way.calls
                 if (over := await self._over(reservation.usage)) is None:
                     break
                 if was_alone:
                     raise BudgetExceeded(over)
                 await self._given_back.wait()
-            self._open.add(reservation)
+            reservation.join(self._under_way)
 
     async def _over(self, worst: Usage) -> str | None:
         """Which cap this call could break; None when it fits."""
         # First what is under way: a call that is kept meanwhile counts twice for a moment, and never not at all.
-        under_way = sum((reservation.usage for reservation in self._open), start=Usage())
+        under_way = self._under_way.usage()
         total = under_way + (await self._kept() if self._kept is not None else self._spent)
         for name, cap, used, more in (
             ("calls", self._caps.max_calls, total.calls, worst.calls),

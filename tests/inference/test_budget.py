@@ -6,7 +6,7 @@ import asyncio
 import multiprocessing
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import closing, suppress
+from contextlib import AsyncExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,33 @@ def test_the_worst_case_is_the_prompt_estimated_high_and_all_the_room() -> None:
         worst = worst_case(request)
         assert worst.calls == 1 and worst.completion_tokens == 256
         assert worst.prompt_tokens > 400
+
+
+class _Counting(Reservation):
+    """Counts how often anybody looks at it."""
+
+    looks = 0
+
+    @property
+    def usage(self) -> Usage:
+        type(self).looks += 1
+        return super().usage
+
+    @usage.setter
+    def usage(self, usage: Usage) -> None:
+        type(self).looks += 1
+        Reservation.usage.__set__(self, usage)
+
+
+async def test_a_call_looks_at_none_of_those_under_way() -> None:
+    """Thousands wait to be sent: a sum over all of them for each would take the scheduler of a cluster all its time."""
+    budget = Budget(Caps(max_calls=1_000), Prices(), None)
+    async with AsyncExitStack() as under_way:
+        for number in range(300):
+            await under_way.enter_async_context(budget.held(_Counting(worst_case(chat(sample=number)))))
+        assert _Counting.looks <= 2 * 300
+    async with budget.reserved(chat()):
+        pass
 
 
 async def test_a_call_that_fails_gives_its_share_back() -> None:
