@@ -25,7 +25,7 @@ from trailforge.audit.run import (
     refuse_other_audit,
 )
 from trailforge.cli import app
-from trailforge.evaluation.corpora import read_asked, set_aside
+from trailforge.evaluation.questions import read_asked, set_aside
 from trailforge.flows.configuration import leave_out
 from trailforge.flows.execute import RunRequest, check_inputs
 from trailforge.generators.kg_questions.worlds import WorldConfig, make_world

@@ -14,8 +14,8 @@ from tests.support.agent_episodes import row, run_of
 from tests.support.scripted import ScriptedModel
 from trailforge.evaluation.agents import ask_for
 from trailforge.evaluation.failures import broke_format
-from trailforge.evaluation.folder import BackendChoice, Evaluation, read_episodes
-from trailforge.evaluation.grid import Cell, EvaluationGrid, GridModel, choose_agent
+from trailforge.evaluation.folder import BackendChoice, Evaluation, choose_agent, read_episodes
+from trailforge.evaluation.grid import Cell, EvaluationGrid, GridModel
 from trailforge.evaluation.metrics import score_run
 from trailforge.evaluation.report import describe_table
 from trailforge.evaluation.table import OptionScores, make_table

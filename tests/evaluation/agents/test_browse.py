@@ -14,7 +14,7 @@ from tests.protocols.browse.test_loop import Agent as Speaker
 from tests.support.browse_agent import ANSWER, QUESTION, Road
 from trailforge.evaluation.agents import AgentRun, AgentTools, load_agent
 from trailforge.evaluation.agents.browse import BrowseAgentConfig
-from trailforge.evaluation.grid import choose_agent
+from trailforge.evaluation.folder import choose_agent
 from trailforge.evaluation.metrics import MEASURES, EpisodeSetting, make_episode
 from trailforge.evaluation.prices import costs_of
 from trailforge.inference import Meter
