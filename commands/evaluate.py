@@ -194,7 +194,6 @@ def evaluate(
     asked, aside = _read_questions(questions, question_format, columns, limit, audited)
     writer = choose_writer(build_model, config.builder, config.model, (served.url, served.name), out, caps)
     corpora = _corpora(config, sources, asked, out, documents, kg, writer, counts=not dry_run)
-    corpora.check()
     evaluation = describe_evaluation(asked, config, corpora, chosen, served.name, numbers)
     request = _Request(evaluation, config, corpora, caps, tuple(aside))
     return _show_plan(request) if dry_run else _run(request, served, out, redo_refused=redo is not None)
@@ -217,11 +216,11 @@ def _corpora(
     *,
     counts: bool,
 ) -> Corpora:
-    """What is searched. Without `counts` nothing is, and no tokenizer is loaded."""
+    """What is searched, checked. Without `counts` no tokenizer is loaded."""
     from trailforge.evaluation import Corpora
     from trailforge.evaluation.agents import open_tokenizer
 
-    return Corpora(
+    corpora = Corpora(
         folder=out,
         sources=sources,
         questions=asked.questions,
@@ -234,6 +233,8 @@ def _corpora(
         count=open_tokenizer(config.tokenizer if counts else ""),
         writer=writer,
     )
+    corpora.check()
+    return corpora
 
 
 def _run(request: _Request, served: _Served, out: Path, *, redo_refused: bool) -> None:
@@ -271,9 +272,6 @@ async def _open_model(request: _Request, served: _Served, out: Path) -> AsyncIte
     from trailforge.inference.ledgers import ledger_url, open_ledger
     from trailforge.inference.packaged import open_server
     from trailforge.pipelines import LEDGER
-    from trailforge.training import open_checkpoint
-
-    config = request.config
 
     async def client_of(settings: ClientConfig) -> ModelClient:
         client = ModelClient(settings, open_ledger(ledger_url(""), out / LEDGER, run=out.name))
@@ -281,6 +279,7 @@ async def _open_model(request: _Request, served: _Served, out: Path) -> AsyncIte
         await client.check()
         return client
 
+    config = request.config
     async with contextlib.AsyncExitStack() as closing:
         judge, caps = None, dataclasses.replace(request.caps, max_cost=None)  # whose prices are not known
         if config.judge is not None:
@@ -291,6 +290,8 @@ async def _open_model(request: _Request, served: _Served, out: Path) -> AsyncIte
                 max_tokens=config.judge.max_tokens,
             )
         if served.checkpoint:
+            from trailforge.training import open_checkpoint
+
             client = open_checkpoint(served.checkpoint, open_ledger(ledger_url(""), out / LEDGER, run=out.name))
             closing.push_async_callback(client.aclose)
         else:
@@ -316,8 +317,7 @@ def _configure(config: EvaluationConfig, top_k: int | None, judge: str | None, p
     from trailforge.inference.judge import JudgeConfig
     from trailforge.inference.provider import check_server_url
 
-    if top_k is not None:
-        config = dataclasses.replace(config, top_k=top_k)
+    config = dataclasses.replace(config, top_k=config.top_k if top_k is None else top_k)
     if judge is not None:
         check_server_url(judge, "--judge")
         url, _, name = judge.partition("#")

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from trailforge.evaluation.agents.reading_budget import BudgetedRetriever, CountTokens
 from trailforge.evaluation.builds import IndexWriter, buildable, check_writer, read_build
 from trailforge.evaluation.folder import INDEXES, BackendChoice
-from trailforge.evaluation.reading_budget import BudgetedRetriever, CountTokens
 from trailforge.inference import Asker
 from trailforge.inference.provider import check_server_url
+from trailforge.pipelines import IndexConfig
 from trailforge.pipelines.runs import MANIFEST
-from trailforge.pipelines.sources import IndexConfig
 from trailforge.protocols import KG_SEARCH, SEARCH_R1
 from trailforge.protocols.environment import (
     Environment,
@@ -32,7 +32,8 @@ from trailforge.protocols.environment import (
     open_filters,
 )
 from trailforge.retrieval import WEB, RetrieverConfig, ask_server, corpus_hash, index_packages, open_encoder, run_apart
-from trailforge.retrieval.backends import Backend, check_encoder, encoder_model, load_backend
+from trailforge.retrieval.backends import Backend, load_backend
+from trailforge.retrieval.encoders import check_encoder, encoder_model
 from trailforge.retrieval.indexes import (
     Chunking,
     IndexManifest,

@@ -5,7 +5,7 @@ FOLDER/episodes/CELL/*.parquet  rows of `AgentEpisode`: a shard of questions eac
 FOLDER/shards/*.json            a receipt of each finished shard, which is not run again
 FOLDER/indexes/BACKEND/         of back ends that are built over the evaluation's own corpus
 FOLDER/ledger/calls.sqlite      all replies of models
-FOLDER/report.md, table.parquet, plots/*.png   made of them anew by `evaluation.report`
+FOLDER/report.md, table.parquet, plots/*.png   made of them anew by `evaluation.results.report`
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Evaluation:
     versions: dict[str, str] = field(default_factory=dict)
     """Versions of what else decides episodes: the hash of the prompts, and how the model is asked."""
     seal: str = ""
-    """The seal of the file, as in `retrieval.seals`."""
+    """The seal of the file, as in `retrieval.indexes.seals`."""
 
 
 def choose_agent(name: str, numbers: Mapping[str, Any], prompt: Literal["ours", "published"] = "ours") -> AgentChoice:

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.evaluation.agents import AgentRun, AgentTools, ask_for, load_agent
+from trailforge.evaluation.agents.reading_budget import CountTokens
 from trailforge.evaluation.corpora import Corpora, hash_place
 from trailforge.evaluation.folder import EPISODES, AgentChoice, BackendChoice, Evaluation, hash_content, is_refused
-from trailforge.evaluation.metrics import EpisodeSetting, hash_episode, make_episode
 from trailforge.evaluation.prices import costs_of, prices_of
 from trailforge.evaluation.questions import QuestionSet
-from trailforge.evaluation.reading_budget import CountTokens
+from trailforge.evaluation.results.metrics import EpisodeSetting, hash_episode, make_episode
 from trailforge.inference import Asker, Client, Meter, ModelClient, Style, all_or_error, metering
 from trailforge.inference.judge import Judge, JudgeConfig, Judged
 from trailforge.pipelines.engine import (

@@ -14,13 +14,12 @@ from trailforge.evaluation import (
     STEP_FILES,
     Evaluation,
     is_evaluation,
+    lighten,
     read_episodes,
     read_evaluation,
     read_trained,
 )
-from trailforge.evaluation.agents import by_question, is_right
-from trailforge.evaluation.folder import lighten
-from trailforge.evaluation.table import EvaluationTable, make_table
+from trailforge.evaluation.results import EvaluationTable, by_question, is_right, make_table
 from trailforge.pipelines.runs import OpenRun
 from trailforge.pipelines.runs.table_index import tables_of
 from trailforge.schemas import AgentEpisode, InvalidInput, from_dict

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from trailforge.evaluation.agents import AgentRun, AgentTools
-from trailforge.evaluation.reading_budget import BudgetedRetriever, timing
+from trailforge.evaluation.agents.reading_budget import BudgetedRetriever, timing
 from trailforge.inference import ChatTurn, Prompts, Reply, Request, Sampling
 from trailforge.protocols import Labels, Observation, Respond, Search, one_line, passage_lines, read_answer
 from trailforge.retrieval import Retriever

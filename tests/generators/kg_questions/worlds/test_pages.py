@@ -25,7 +25,7 @@ from trailforge.cli import app
 from trailforge.generators.kg_questions.worlds.pages import PageWorldConfig, make_page_world
 from trailforge.pipelines.sources import read_questions
 from trailforge.retrieval import RetrieverConfig
-from trailforge.retrieval.corpus import read_corpus
+from trailforge.retrieval.indexes.corpus import read_corpus
 from trailforge.retrieval.kg import build_kg, open_source
 from trailforge.retrieval.page_tools import PageTools
 from trailforge.retrieval.pages.cutting import Paging

@@ -16,7 +16,7 @@ from tests.support.world_agent import WorldFolder
 from trailforge.cli import app
 from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
 from trailforge.generators.kg_questions.worlds.names import WorldNames
-from trailforge.pipelines.demand import NOT_DEMANDED, Demand, Quota, traits_of
+from trailforge.pipelines.sources.demand import NOT_DEMANDED, Demand, Quota, traits_of
 from trailforge.retrieval.kg import KgStore, build_kg, open_source
 from trailforge.rewards import exact_match, mentions
 from trailforge.schemas import InvalidInput, OutputError, TrailforgeError

@@ -16,9 +16,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from trailforge.evaluation.failures import is_right
 from trailforge.evaluation.folder import read_episodes, read_evaluation
-from trailforge.evaluation.metrics import MEASURES, OF_PAGES, Measure, by_question
+from trailforge.evaluation.results.failures import is_right
+from trailforge.evaluation.results.metrics import MEASURES, OF_PAGES, Measure, by_question
 from trailforge.schemas import AgentEpisode, InvalidInput
 
 Competitor = TypeVar("Competitor", bound=Hashable)

@@ -18,8 +18,8 @@ from scipy.stats import rankdata
 
 from tests.support.agent_episodes import COSTS, episode, row, run_of, setting
 from tests.support.rows import QUESTION
-from trailforge.evaluation.compare import average_ranks
-from trailforge.evaluation.metrics import (
+from trailforge.evaluation.results.compare import average_ranks
+from trailforge.evaluation.results.metrics import (
     MEASURES,
     OF_PAGES,
     by_question,

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 from trailforge.evaluation.agents import AgentRun
-from trailforge.evaluation.failures import asked_at, is_right, read_texts, tag_failures
+from trailforge.evaluation.results.failures import asked_at, is_right, read_texts, tag_failures
 from trailforge.protocols.browse import Gold, with_gold
 from trailforge.rewards import (
     ChoiceChance,

@@ -17,9 +17,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from trailforge.evaluation.compare import average_ranks, bootstrap_mean
 from trailforge.evaluation.folder import BackendChoice, Evaluation, lighten, read_episodes, read_evaluation
-from trailforge.evaluation.metrics import (
+from trailforge.evaluation.prices import mean_cost
+from trailforge.evaluation.results.compare import average_ranks, bootstrap_mean
+from trailforge.evaluation.results.metrics import (
     MEASURES,
     Choice,
     EpisodeSummary,
@@ -30,7 +31,6 @@ from trailforge.evaluation.metrics import (
     measure_spread,
     summarize,
 )
-from trailforge.evaluation.prices import mean_cost
 from trailforge.schemas import AgentEpisode
 
 RESAMPLES = 2_000
