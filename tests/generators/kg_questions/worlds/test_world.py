@@ -21,16 +21,8 @@ from trailforge.retrieval.kg import KgStore, build_kg, open_source
 from trailforge.rewards import exact_match, mentions
 from trailforge.schemas import InvalidInput, OutputError, TrailforgeError
 
-SAMPLE = Path(__file__).parents[4] / "sample_data" / "kg"
 REAL = WorldConfig(questions=20, comparisons=0.2, hops=(1, 2, 3), distractors=100, seed=4)
 APART = WorldConfig(questions=60, test_questions=30, names="invented", distractors=90)
-
-
-@pytest.fixture(scope="module")
-def kg(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("kg") / "store"
-    build_kg(open_source(SAMPLE), folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
