@@ -12,10 +12,10 @@ CORE_TOOLS := hypothesis pytest pytest-asyncio pytest-timeout pytest-xdist
 # Rooms of the core, and of others the files that need no extra.
 CORE_TESTS := tests/filters tests/mcts tests/presets tests/protocols tests/rewards tests/schemas tests/test_cli.py \
   tests/test_face.py tests/test_sample_kg.py $(wildcard $(addsuffix .py, \
-  $(addprefix tests/retrieval/test_,bm25 corpus lazy retrievers scope sentences) \
+  $(addprefix tests/retrieval/test_,bm25 lazy retrievers scope sentences) \
   $(addprefix tests/inference/test_,entries ledgers prompts request scripted usage) \
-  $(addprefix tests/evaluation/test_,failures grid table) \
-  tests/commands/test_docs_commands tests/commands/test_show tests/inspector/test_terminal))
+  $(addprefix tests/evaluation/results/test_,failures table) tests/evaluation/test_grid \
+  tests/retrieval/indexes/test_corpus tests/commands/test_docs_commands tests/commands/test_show tests/inspector/test_terminal))
 # Environments of training engines: the extra of ours beside the group of pyproject.toml. locks/ has their pins.
 ENGINES := verl trl verifiers
 ENGINE ?= verifiers

@@ -16,7 +16,7 @@ import numpy as np
 
 from trailforge.pipelines.sources import read_questions
 from trailforge.retrieval.backends.vectors import embedded_text
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.schemas import Document, Question
 
 FILES = {

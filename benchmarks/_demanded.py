@@ -12,8 +12,8 @@ from tests.support.agent_episodes import COSTS, run_of, setting
 from tests.support.evaluations import evaluation
 from trailforge.cli import app
 from trailforge.evaluation.folder import EPISODES, AgentChoice, BackendChoice, write_evaluation
-from trailforge.evaluation.metrics import make_episode
-from trailforge.pipelines.demand import Demand, read_demand
+from trailforge.evaluation.results.metrics import make_episode
+from trailforge.pipelines.sources.demand import Demand, read_demand
 from trailforge.schemas import Passage, Question, write_parquet
 from trailforge.schemas.agent_episode import AgentEpisode
 

@@ -12,8 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from trailforge.evaluation.compare import mean_of, paired_bootstrap
-from trailforge.evaluation.metrics import Measure, by_question
+from trailforge.evaluation.results.compare import mean_of, paired_bootstrap
+from trailforge.evaluation.results.metrics import Measure, by_question
 from trailforge.schemas.agent_episode import AgentEpisode
 
 GapVerdict = Literal["none", "unclear", "narrows", "turns", "widens"]

@@ -11,8 +11,8 @@ from typing import Any
 
 from _teaching_world import CLEAN, LATER, MISLED
 
-from trailforge.evaluation.compare import bootstrap_mean, compare_episodes
-from trailforge.evaluation.metrics import MEASURES, Measure
+from trailforge.evaluation.results.compare import bootstrap_mean, compare_episodes
+from trailforge.evaluation.results.metrics import MEASURES, Measure
 from trailforge.pipelines.cards.plots import GREY, figure_of, png_of, write_figure
 from trailforge.schemas import read_rows
 from trailforge.schemas.agent_episode import AgentEpisode

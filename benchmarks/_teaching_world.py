@@ -29,7 +29,7 @@ from trailforge.inference.threads import LoopThread
 from trailforge.mcts.rollout import is_usable_query
 from trailforge.pipelines.sources import read_questions
 from trailforge.retrieval.backends.bm25 import Bm25Retriever
-from trailforge.retrieval.corpus import read_corpus
+from trailforge.retrieval.indexes.corpus import read_corpus
 from trailforge.retrieval.kg import KgStore
 from trailforge.schemas import Question
 

@@ -30,11 +30,12 @@ from pathlib import Path
 from _gaps import compare_gaps
 
 from trailforge.evaluation.agents import AgentRun
-from trailforge.evaluation.corpora import Corpora, read_asked, read_sources
-from trailforge.evaluation.folder import EPISODES, AgentChoice, Evaluation, read_episodes, write_evaluation
-from trailforge.evaluation.metrics import MEASURES, EpisodeSetting, find_supporting, make_episode
-from trailforge.evaluation.report import write_report
-from trailforge.evaluation.table import EvaluationTable, lighten, make_table, measure_stability, read_evaluation
+from trailforge.evaluation.corpora import Corpora, read_sources
+from trailforge.evaluation.folder import EPISODES, AgentChoice, Evaluation, lighten, read_episodes, write_evaluation
+from trailforge.evaluation.questions import read_asked
+from trailforge.evaluation.results.metrics import MEASURES, EpisodeSetting, find_supporting, make_episode
+from trailforge.evaluation.results.report import write_report
+from trailforge.evaluation.results.table import EvaluationTable, make_table, measure_stability, read_evaluation
 from trailforge.retrieval.backends.declaration import MadePassage
 from trailforge.retrieval.retrievers import Retriever
 from trailforge.schemas import Message, Question, write_parquet

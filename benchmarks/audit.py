@@ -29,8 +29,8 @@ from pathlib import Path
 from benchmarks._zipf import make_passages
 from trailforge.audit.run import AuditRequest, audit_questions, describe_request
 from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
-from trailforge.pipelines.audited import AUDITED_TABLE, AuditedQuestion, AuditManifest
 from trailforge.pipelines.sources import read_questions
+from trailforge.pipelines.sources.audited import AUDITED_TABLE, AuditedQuestion, AuditManifest
 from trailforge.retrieval.indexes.store import build_index
 from trailforge.retrieval.kg import build_kg, open_source
 from trailforge.retrieval.words import words_of

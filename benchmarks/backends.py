@@ -32,7 +32,7 @@ import numpy as np
 from _corpora import FILES, Asked, KeptEncoder, QuestionSet
 from threadpoolctl import threadpool_limits
 
-from trailforge.evaluation.reading_budget import BudgetedRetriever, CountTokens, open_tokenizer
+from trailforge.evaluation.agents.reading_budget import BudgetedRetriever, CountTokens, open_tokenizer
 from trailforge.protocols.base import passage_lines
 from trailforge.retrieval.backends import BACKENDS, BackendRetriever, Workbench, load_backend
 from trailforge.retrieval.backends.declaration import MadePassage

@@ -25,7 +25,7 @@ from pathlib import Path
 from benchmarks._demanded import Played, evaluate, run_demand
 from tests.support.world_agent import WorldFolder
 from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
-from trailforge.pipelines.demand import NOT_DEMANDED
+from trailforge.pipelines.sources.demand import NOT_DEMANDED
 from trailforge.retrieval.kg import build_kg, open_source
 from trailforge.schemas import Passage, Question
 from trailforge.training.sets.config import WantedRange

@@ -317,7 +317,7 @@ def _mean(values: list[float]) -> str:
 
 def _embed(file: Path) -> None:
     """MiniLM's vectors and the names of all news articles and abstracts: about two minutes on two cores."""
-    from trailforge.retrieval.encoder import Encoder
+    from trailforge.retrieval.encoders.encoder import Encoder
 
     articles = list(_articles(Path(os.environ["TRAILFORGE_DATA"])))
     counts = CaseCounts.of(article.text for article in articles)

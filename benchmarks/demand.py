@@ -25,8 +25,8 @@ from typing import Any
 from benchmarks._demanded import Played, evaluate, run_demand
 from tests.support.world_agent import WorldFolder
 from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
-from trailforge.pipelines.demand import NOT_DEMANDED, Demand, relation_of, traits_of
 from trailforge.pipelines.engine.files import sha256_of
+from trailforge.pipelines.sources.demand import NOT_DEMANDED, Demand, relation_of, traits_of
 from trailforge.retrieval.kg import build_kg, open_source
 from trailforge.schemas import Passage, Question
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tests.support.world import write_questions
 from trailforge.evaluation.folder import read_episodes
-from trailforge.evaluation.metrics import summarize
+from trailforge.evaluation.results.metrics import summarize
 from trailforge.schemas.agent_episode import AgentEpisode
 
 AGENTS, BACKENDS = ("single_shot", "search_o1", "react"), ("bm25", "dense", "linear_rag")

@@ -25,7 +25,7 @@ from pathlib import Path
 from trailforge.mcts.plan import resolve
 from trailforge.pipelines.sources import read_questions
 from trailforge.retrieval import Retrieval, RetrievalConfig, open_retrieval
-from trailforge.retrieval.corpus import read_corpus
+from trailforge.retrieval.indexes.corpus import read_corpus
 from trailforge.schemas import Document, Question
 
 SOURCES = ("musique_original20.jsonl.gz", "musique_reconstructed.jsonl.gz")

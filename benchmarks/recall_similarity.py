@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trailforge.pipelines.sources import read_questions
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.schemas import Question
 

@@ -42,7 +42,7 @@ from trailforge.retrieval import split_sentences
 from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.backends.dense import DenseIndex, DenseRetriever
 from trailforge.retrieval.backends.vectors import AnnConfig, Vectors, embedded_text
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.schemas import Document, Question
 
 FILES = {

@@ -43,7 +43,7 @@ def demand(
     ] = None,
 ) -> None:
     """Turn what an agent fails at in an evaluation into quotas for kg-questions, world and data sets of questions."""
-    from trailforge.evaluation import (
+    from trailforge.evaluation.results import (
         build_demand,
         demand_band,
         demand_weak,
@@ -52,7 +52,7 @@ def demand(
         share_failed,
         split_by_band,
     )
-    from trailforge.pipelines import write_demand
+    from trailforge.pipelines.sources import write_demand
 
     if kept is not None and pass_rate is None:
         raise InvalidInput("holds the questions in a band: give --pass-rate", field="--kept")

@@ -22,6 +22,7 @@ from trailforge.commands.options import (
     QueryPrefix,
     QuestionColumns,
     ServerPrices,
+    check_cost_cap,
     documents_of,
     read_prices,
 )
@@ -35,12 +36,10 @@ if TYPE_CHECKING:
         EvaluationConfig,
         EvaluationGrid,
         GridModel,
+        IndexWriter,
         QuestionSet,
     )
-    from trailforge.evaluation.agents import CountTokens
     from trailforge.inference import Caps
-    from trailforge.inference.ledgers import Ledger
-    from trailforge.training import CheckpointClient
 
 _PACKAGED = "smollm2"  # `training.weights.PACKAGED`, which a look at `--help` does not load
 
@@ -180,9 +179,7 @@ def evaluate(
         packages_of,
         read_evaluation_config,
         read_sources,
-        set_aside,
     )
-    from trailforge.evaluation.agents import open_tokenizer
 
     config = read_evaluation_config(preset)
     searched = config.retrieval.with_encoder(encoder, query_prefix, passage_prefix).filtered_by(kg_filter, filter_model)
@@ -194,11 +191,9 @@ def evaluate(
     config = config.counted_by(tokenizer, context_tokens, served.checkpoint or served.name)
     if not dry_run:
         check_packages(packages_of(sources, config.retrieval, kg), "evaluate")
-    asked, aside = set_aside(_read_questions(questions, question_format, columns, limit), audited)
-    count = open_tokenizer("" if dry_run else config.tokenizer)
+    asked, aside = _read_questions(questions, question_format, columns, limit, audited)
     writer = choose_writer(build_model, config.builder, config.model, (served.url, served.name), out, caps)
-    corpora = dataclasses.replace(_corpora(config, sources, asked, out, documents, kg, count), writer=writer)
-    corpora.check()
+    corpora = _corpora(config, sources, asked, out, documents, kg, writer, counts=not dry_run)
     evaluation = describe_evaluation(asked, config, corpora, chosen, served.name, numbers)
     request = _Request(evaluation, config, corpora, caps, tuple(aside))
     return _show_plan(request) if dry_run else _run(request, served, out, redo_refused=redo is not None)
@@ -217,11 +212,15 @@ def _corpora(
     out: Path,
     documents: Path | None,
     kg: str | None,
-    count: CountTokens,
+    writer: IndexWriter | None,
+    *,
+    counts: bool,
 ) -> Corpora:
+    """What is searched, checked. Without `counts` no tokenizer is loaded."""
     from trailforge.evaluation import Corpora
+    from trailforge.evaluation.agents import open_tokenizer
 
-    return Corpora(
+    corpora = Corpora(
         folder=out,
         sources=sources,
         questions=asked.questions,
@@ -231,8 +230,11 @@ def _corpora(
         kg=kg,
         top_k=config.top_k,
         context_tokens=config.context_tokens,
-        count=count,
+        count=open_tokenizer(config.tokenizer if counts else ""),
+        writer=writer,
     )
+    corpora.check()
+    return corpora
 
 
 def _run(request: _Request, served: _Served, out: Path, *, redo_refused: bool) -> None:
@@ -271,14 +273,13 @@ async def _open_model(request: _Request, served: _Served, out: Path) -> AsyncIte
     from trailforge.inference.packaged import open_server
     from trailforge.pipelines import LEDGER
 
-    config = request.config
-
     async def client_of(settings: ClientConfig) -> ModelClient:
         client = ModelClient(settings, open_ledger(ledger_url(""), out / LEDGER, run=out.name))
         closing.push_async_callback(client.aclose)
         await client.check()
         return client
 
+    config = request.config
     async with contextlib.AsyncExitStack() as closing:
         judge, caps = None, dataclasses.replace(request.caps, max_cost=None)  # whose prices are not known
         if config.judge is not None:
@@ -289,7 +290,9 @@ async def _open_model(request: _Request, served: _Served, out: Path) -> AsyncIte
                 max_tokens=config.judge.max_tokens,
             )
         if served.checkpoint:
-            client = _load_checkpoint(served.checkpoint, open_ledger(ledger_url(""), out / LEDGER, run=out.name))
+            from trailforge.training import open_checkpoint
+
+            client = open_checkpoint(served.checkpoint, open_ledger(ledger_url(""), out / LEDGER, run=out.name))
             closing.push_async_callback(client.aclose)
         else:
             url = closing.enter_context(open_server(served.url))
@@ -306,18 +309,6 @@ async def _open_model(request: _Request, served: _Served, out: Path) -> AsyncIte
         )
 
 
-def _load_checkpoint(folder: str, ledger: Ledger) -> CheckpointClient:
-    """A model of this process, on the accelerator where there is one."""
-    import torch
-
-    from trailforge.training import CheckpointClient, load_base
-
-    base = load_base(folder)
-    if torch.cuda.is_available():
-        base.model.to("cuda")
-    return CheckpointClient(base.model, base.tokenizer, ledger)
-
-
 # What was asked for
 
 
@@ -326,8 +317,7 @@ def _configure(config: EvaluationConfig, top_k: int | None, judge: str | None, p
     from trailforge.inference.judge import JudgeConfig
     from trailforge.inference.provider import check_server_url
 
-    if top_k is not None:
-        config = dataclasses.replace(config, top_k=top_k)
+    config = dataclasses.replace(config, top_k=config.top_k if top_k is None else top_k)
     if judge is not None:
         check_server_url(judge, "--judge")
         url, _, name = judge.partition("#")
@@ -362,19 +352,22 @@ def _served(config: EvaluationConfig, model: str | None, model_name: str | None)
     return _Served(name=f"{url.rstrip('/')}@{hash_place(Path(folder))[:8]}", checkpoint=folder)
 
 
-def _read_questions(source: Path, question_format: str, columns: str | None, limit: int | None) -> QuestionSet:
-    """Of a file, or of a training set, which is as its manifest says."""
-    from trailforge.evaluation import QuestionSet, hash_place, read_asked
+def _read_questions(
+    source: Path, question_format: str, columns: str | None, limit: int | None, audited: Path | None
+) -> tuple[QuestionSet, list[RejectedRow]]:
+    """Of a file, or of a training set, which is as its manifest says; and those that an audit sets aside."""
+    from trailforge.evaluation import QuestionSet, hash_place, read_asked, set_aside
     from trailforge.pipelines.sources.jsonl import parse_columns
 
     if not source.is_dir():
         asked = read_asked(source, question_format, limit, parse_columns(columns))
         if asked.problem:
             typer.echo(visible(asked.problem), err=True)
-        return asked
+        return set_aside(asked, audited)
     from trailforge.training.sets import held_out_questions
 
-    return QuestionSet(name=source.name, sha256=hash_place(source), questions=held_out_questions(source)[:limit])
+    held_out = held_out_questions(source)[:limit]
+    return set_aside(QuestionSet(name=source.name, sha256=hash_place(source), questions=held_out), audited)
 
 
 def _read_seeds(text: str) -> list[int]:
@@ -387,8 +380,7 @@ def _read_seeds(text: str) -> list[int]:
 def _read_caps(config: EvaluationConfig, max_cost: float | None, max_calls: int | None, max_tokens: int | None) -> Caps:
     from trailforge.inference import Caps, Prices
 
-    if max_cost is not None and config.model.prices == Prices():
-        raise typer.BadParameter("--max-cost caps nothing without --prices", param_hint="--max-cost")
+    check_cost_cap(max_cost, config.model.prices != Prices())
     return Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
 
 

@@ -33,8 +33,9 @@ from trailforge.commands.options import (
 from trailforge.schemas import check_packages, visible
 
 if TYPE_CHECKING:
-    from trailforge.pipelines.sources import IndexConfig
-    from trailforge.retrieval.backends import Backend, Encoder, FoundPassage
+    from trailforge.pipelines import IndexConfig
+    from trailforge.retrieval.backends import Backend, FoundPassage
+    from trailforge.retrieval.encoders import Encoder
     from trailforge.retrieval.indexes import Chunking, IndexManifest
     from trailforge.retrieval.pages import Paging
     from trailforge.schemas import Document
@@ -155,7 +156,7 @@ def build(
 ) -> None:
     """Build the index of a corpus."""
     from trailforge.inference import Caps
-    from trailforge.pipelines.sources import choose_index
+    from trailforge.pipelines import choose_index
 
     config = choose_index(preset, backend, _read_settings(settings or ()))
     config = config.with_encoder(encoder_name, query_prefix, passage_prefix).with_chunks(chunk_tokens, chunk_overlap)
@@ -176,7 +177,8 @@ def _build(
 ) -> None:
     """Build an index and print what it is."""
     from trailforge.pipelines.engine import show_parts
-    from trailforge.retrieval.backends import PACKAGED, Encoder, backend_packages, encoder_packages
+    from trailforge.retrieval.backends import backend_packages
+    from trailforge.retrieval.encoders import PACKAGED, Encoder, encoder_packages
     from trailforge.retrieval.indexes import build_index, refuse_existing
 
     refuse_existing(out)
@@ -322,7 +324,7 @@ def register(root: typer.Typer) -> None:
 
 def _open_encoder(folder: Path, name: str | None, device: str) -> Encoder | None:
     """The encoder of an index, where it is not simply the one that its manifest names."""
-    from trailforge.retrieval.backends import Encoder
+    from trailforge.retrieval.encoders import Encoder
     from trailforge.retrieval.indexes import read_manifest
 
     manifest = read_manifest(folder)

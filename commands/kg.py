@@ -200,7 +200,7 @@ def world(
 ) -> None:
     """Write documents that state a graph's facts, and questions they answer: a test bed (beyond the papers)."""
     from trailforge.generators.kg_questions import PageWorldConfig, WorldConfig, describe, make_page_world, make_world
-    from trailforge.pipelines import read_demand
+    from trailforge.pipelines.sources import read_demand
 
     shared: dict[str, Any] = {"questions": questions, "names": names.value, "seed": seed}
     if pages is not None:

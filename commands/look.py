@@ -17,7 +17,7 @@ from trailforge.commands.options import RunFolder
 from trailforge.schemas import InvalidInput, visible
 
 if TYPE_CHECKING:
-    from trailforge.evaluation import Comparison
+    from trailforge.evaluation.results import Comparison
     from trailforge.training import ScoredRow
 
 
@@ -239,7 +239,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Compare two evaluations question by question: paired bootstrap, and McNemar's test of right and wrong."""
-    from trailforge.evaluation import compare_episodes, pair_cells, read_cells
+    from trailforge.evaluation.results import compare_episodes, pair_cells, read_cells
 
     left, right = read_cells(first), read_cells(second)
     pairs = [(one, other, compare_episodes(left[one], right[other])) for one, other in pair_cells(left, right)]

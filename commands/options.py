@@ -214,9 +214,15 @@ class ModelServer:
             said["parameters"] = _read_parameters(parameters)
         config = replace(base, **{field: value for field, value in said.items() if value is not None})
         has_prices = bool(prices) or config.prices != Prices()
-        if caps is not None and caps.max_cost is not None and not has_prices:
-            raise typer.BadParameter("--max-cost caps nothing without --prices", param_hint="--max-cost")
+        if caps is not None:
+            check_cost_cap(caps.max_cost, has_prices)
         return cls(config, has_prices, caps or Caps(), seed)
+
+
+def check_cost_cap(max_cost: float | None, has_prices: bool) -> None:
+    """Raises `typer.BadParameter` for a cap on the cost of calls whose prices are not known."""
+    if max_cost is not None and not has_prices:
+        raise typer.BadParameter("--max-cost caps nothing without --prices", param_hint="--max-cost")
 
 
 def _read_parameters(text: str) -> Parameters:

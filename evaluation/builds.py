@@ -17,9 +17,8 @@ from trailforge.evaluation.prices import dearest
 from trailforge.inference import Asker, Caps, ClientConfig, Meter, ModelClient, Prices
 from trailforge.inference.ledgers import ledger_url, open_ledger
 from trailforge.inference.provider import check_server_url
-from trailforge.pipelines import LEDGER
+from trailforge.pipelines import LEDGER, IndexConfig, read_index_preset
 from trailforge.pipelines.runs import ModelConfig
-from trailforge.pipelines.sources import IndexConfig, read_index_preset
 from trailforge.presets import index_preset_names
 from trailforge.retrieval.backends import BACKENDS, load_backend
 from trailforge.schemas import InvalidInput

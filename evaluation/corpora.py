@@ -11,18 +11,18 @@ import asyncio
 import contextlib
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
+from trailforge.evaluation.agents.reading_budget import BudgetedRetriever, CountTokens
 from trailforge.evaluation.builds import IndexWriter, buildable, check_writer, read_build
 from trailforge.evaluation.folder import INDEXES, BackendChoice
-from trailforge.evaluation.reading_budget import BudgetedRetriever, CountTokens
 from trailforge.inference import Asker
 from trailforge.inference.provider import check_server_url
+from trailforge.pipelines import IndexConfig
 from trailforge.pipelines.runs import MANIFEST
-from trailforge.pipelines.sources import IndexConfig, read_audited, read_questions, split_audited
 from trailforge.protocols import KG_SEARCH, SEARCH_R1
 from trailforge.protocols.environment import (
     Environment,
@@ -32,7 +32,8 @@ from trailforge.protocols.environment import (
     open_filters,
 )
 from trailforge.retrieval import WEB, RetrieverConfig, ask_server, corpus_hash, index_packages, open_encoder, run_apart
-from trailforge.retrieval.backends import Backend, check_encoder, encoder_model, load_backend
+from trailforge.retrieval.backends import Backend, load_backend
+from trailforge.retrieval.encoders import check_encoder, encoder_model
 from trailforge.retrieval.indexes import (
     Chunking,
     IndexManifest,
@@ -48,13 +49,10 @@ from trailforge.retrieval.indexes import (
 )
 from trailforge.retrieval.service import NO_KEY, is_address
 from trailforge.rewards.r_search import TOOLS
-from trailforge.rows import InvalidRow
 from trailforge.schemas import (
     Document,
     InvalidInput,
     Question,
-    QuestionKind,
-    RejectedRow,
     count_tokens,
     estimate_tokens,
     to_dict,
@@ -126,50 +124,6 @@ def packages_of(sources: Iterable[BackendSource], search: RetrieverConfig, kg: s
             yield from replace(search, kind=built.backend, options=built.options).packages_over(built.backend)
         elif not source.is_remote:
             yield from index_packages(Path(source.place))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionSet:
-    """The questions of an evaluation."""
-
-    name: str
-    """The name of the questions' file."""
-    sha256: str
-    questions: list[Question]
-    problem: str = ""
-    """What is wrong with rows that are no questions; empty: nothing."""
-
-
-def read_asked(
-    path: Path, format: str = "auto", limit: int | None = None, column_map: Mapping[str, str] | None = None
-) -> QuestionSet:
-    """Read the first `limit` valid questions of a file. Raises as `read_questions` does, and for a file without any."""
-    if not path.is_file():
-        raise InvalidInput("no such file", file=path)
-    kinds = get_args(QuestionKind)
-    rows = list(read_questions(path, format=format, limit=limit, column_map=column_map, kinds=kinds))
-    invalid = [row for row in rows if isinstance(row, InvalidRow)]
-    questions = [row for row in rows if not isinstance(row, InvalidRow)]
-    problem = f"{path}: {len(invalid):,} rows are no questions" if invalid else ""
-    if invalid:
-        problem += f", the first in row {invalid[0].row}: {invalid[0].problem}"
-    if not questions:
-        raise InvalidInput(problem or "holds no questions", file=None if problem else path)
-    return QuestionSet(name=path.name, sha256=file_hash(path), questions=questions, problem=problem)
-
-
-def set_aside(asked: QuestionSet, folder: Path | None) -> tuple[QuestionSet, list[RejectedRow]]:
-    """Separate the questions that an audit finds to be answerable from the others, which come with its reasons.
-
-    None: all are kept. What is kept is another set of questions by its hash. Raises as `read_audited` and
-    `split_audited` do.
-    """
-    audited = read_audited(folder)
-    if not audited.known:
-        return asked, []
-    kept, aside = split_audited(asked.questions, audited, audited.key_of)
-    sha256 = hashlib.sha256(f"{asked.sha256}\0{audited.hash}".encode()).hexdigest()
-    return replace(asked, questions=kept, sha256=sha256), aside
 
 
 def gather_paragraphs(questions: Sequence[Question]) -> Iterator[Document]:

@@ -5,17 +5,20 @@ FOLDER/episodes/CELL/*.parquet  rows of `AgentEpisode`: a shard of questions eac
 FOLDER/shards/*.json            a receipt of each finished shard, which is not run again
 FOLDER/indexes/BACKEND/         of back ends that are built over the evaluation's own corpus
 FOLDER/ledger/calls.sqlite      all replies of models
-FOLDER/report.md, table.parquet, plots/*.png   made of them anew by `evaluation.report`
+FOLDER/report.md, table.parquet, plots/*.png   made of them anew by `evaluation.results.report`
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from trailforge.evaluation.agents import load_agent
+from trailforge.evaluation.agents.published import published_grammar
 from trailforge.evaluation.prices import ModelPrice, join_prices, read_prices_of_all
 from trailforge.pipelines import LEDGER
 from trailforge.pipelines.engine import LOCK, RECEIPTS, output_errors, unfinished_name, write_text
@@ -118,7 +121,46 @@ class Evaluation:
     versions: dict[str, str] = field(default_factory=dict)
     """Versions of what else decides episodes: the hash of the prompts, and how the model is asked."""
     seal: str = ""
-    """The seal of the file, as in `retrieval.seals`."""
+    """The seal of the file, as in `retrieval.indexes.seals`."""
+
+
+def choose_agent(name: str, numbers: Mapping[str, Any], prompt: Literal["ours", "published"] = "ours") -> AgentChoice:
+    """Return an agent with its settings. `prompt`: which prompts agents with published ones use.
+
+    Raises `InvalidInput` for an unknown agent, and for settings or published words that it does not have.
+    """
+    agent = load_agent(name)
+    values = dict(numbers)
+    if any(each.name == "prompt" for each in fields(agent.config)):
+        values.setdefault("prompt", prompt)
+        if values["prompt"] == "published" and agent.protocol:
+            published_grammar(agent.protocol)
+    try:
+        config = to_dict(from_dict(agent.config, values))
+    except InvalidInput as error:
+        known = ", ".join(each.name for each in fields(agent.config))
+        raise InvalidInput(f"{error.problem}; {name} has {known}", field=f"agents.{name}.{error.field}") from error
+    words = {"words": agent.words} if agent.words else {}
+    return AgentChoice(name=name, config=config, hash=hash_content({"agent": name, **config, **words}))
+
+
+def choose_agents(
+    names: Iterable[str], numbers: Mapping[str, Any], prompt: Literal["ours", "published"] = "ours", *, has_graph: bool
+) -> tuple[AgentChoice, ...]:
+    """Choose each agent as `choose_agent` does.
+
+    Raises as it does, and where an agent lacks its knowledge graph, and where none reads the one that is given.
+    """
+    names = list(dict.fromkeys(names))
+    reads = [name for name in names if load_agent(name).searches in ("graph", "any")]
+    for name in reads if has_graph and reads else names:
+        load_agent(name).check_graph(has_graph)
+    return tuple(choose_agent(name, numbers.get(name) or {}, prompt) for name in names)
+
+
+def hash_content(content: object) -> str:
+    """Return the first twelve digits of the SHA-256 of what JSON can hold, the keys in order."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def write_evaluation(folder: Path, evaluation: Evaluation) -> None:
@@ -272,6 +314,18 @@ def read_episodes(folder: Path, cell: str = "*") -> Iterator[AgentEpisode]:
 def read_trained(folder: Path) -> Iterator[AgentEpisode]:
     """Read the episodes that a training kept, in the order of its steps."""
     yield from read_rows(sorted((folder / EPISODES).glob(STEP_FILES)), AgentEpisode)
+
+
+def lighten(episode: AgentEpisode) -> AgentEpisode:
+    """Return the episode with all that is counted and none of the texts that it read or wrote, so that memory holds
+    many.
+    """
+    bare = tuple(replace(message, content="") for message in episode.messages)
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("document_ids", "titles", "source_ids", "source_titles", "scores", "triples"), ()
+    )
+    searches = tuple(replace(search, **nothing) for search in episode.searches)
+    return replace(episode, messages=bare, searches=searches, calls=())
 
 
 def is_refused(row: AgentEpisode) -> bool:

@@ -7,24 +7,22 @@ pays no model call twice, as the ledger has the replies. Cells know nothing of e
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from trailforge.evaluation.agents import AgentRun, AgentTools, ask_for, load_agent
-from trailforge.evaluation.agents.published import published_grammar
-from trailforge.evaluation.corpora import Corpora, QuestionSet, hash_place
-from trailforge.evaluation.folder import EPISODES, AgentChoice, BackendChoice, Evaluation, is_refused
-from trailforge.evaluation.metrics import EpisodeSetting, hash_episode, make_episode
+from trailforge.evaluation.agents.reading_budget import CountTokens
+from trailforge.evaluation.corpora import Corpora, hash_place
+from trailforge.evaluation.folder import EPISODES, AgentChoice, BackendChoice, Evaluation, hash_content, is_refused
 from trailforge.evaluation.prices import costs_of, prices_of
-from trailforge.evaluation.reading_budget import CountTokens
+from trailforge.evaluation.questions import QuestionSet
+from trailforge.evaluation.results.metrics import EpisodeSetting, hash_episode, make_episode
 from trailforge.inference import Asker, Client, Meter, ModelClient, Style, all_or_error, metering
 from trailforge.inference.judge import Judge, JudgeConfig, Judged
 from trailforge.pipelines.engine import (
@@ -55,7 +53,6 @@ from trailforge.schemas import (
     estimate_tokens,
     from_dict,
     located,
-    to_dict,
     visible,
 )
 
@@ -125,40 +122,6 @@ def read_evaluation_config(preset: str) -> EvaluationConfig:
         return from_dict(EvaluationConfig, load_evaluation_preset(preset))
 
 
-def choose_agent(name: str, numbers: Mapping[str, Any], prompt: Literal["ours", "published"] = "ours") -> AgentChoice:
-    """Return an agent with its settings. `prompt`: which prompts agents with published ones use.
-
-    Raises `InvalidInput` for an unknown agent, and for settings or published words that it does not have.
-    """
-    agent = load_agent(name)
-    values = dict(numbers)
-    if any(each.name == "prompt" for each in fields(agent.config)):
-        values.setdefault("prompt", prompt)
-        if values["prompt"] == "published" and agent.protocol:
-            published_grammar(agent.protocol)
-    try:
-        config = to_dict(from_dict(agent.config, values))
-    except InvalidInput as error:
-        known = ", ".join(each.name for each in fields(agent.config))
-        raise InvalidInput(f"{error.problem}; {name} has {known}", field=f"agents.{name}.{error.field}") from error
-    words = {"words": agent.words} if agent.words else {}
-    return AgentChoice(name=name, config=config, hash=_hash({"agent": name, **config, **words}))
-
-
-def choose_agents(
-    names: Iterable[str], numbers: Mapping[str, Any], prompt: Literal["ours", "published"] = "ours", *, has_graph: bool
-) -> tuple[AgentChoice, ...]:
-    """Choose each agent as `choose_agent` does.
-
-    Raises as it does, and where an agent lacks its knowledge graph, and where none reads the one that is given.
-    """
-    names = list(dict.fromkeys(names))
-    reads = [name for name in names if load_agent(name).searches in ("graph", "any")]
-    for name in reads if has_graph and reads else names:
-        load_agent(name).check_graph(has_graph)
-    return tuple(choose_agent(name, numbers.get(name) or {}, prompt) for name in names)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridModel:
     """The model that is asked in a grid."""
@@ -210,7 +173,7 @@ class Cell:
         setting, found = self.setting, []
         for first in range(0, len(questions), size):
             asked = [hash_episode(each, setting) for each in questions[first : first + size]]
-            name = f"part-{first // size:05d}-{_hash(asked)}"
+            name = f"part-{first // size:05d}-{hash_content(asked)}"
             found.append(Shard(name=name, input="", first=first, rows=len(asked)))
         return found
 
@@ -295,7 +258,7 @@ def _hash_prompts() -> str:
     folder = files("trailforge.evaluation.agents") / "prompts"
     texts = {each.name: each.read_text(encoding="utf-8") for each in folder.iterdir() if each.name.endswith(".txt")}
     rules = {name: grammar.system_prompt for name, grammar in PROTOCOLS.items()}
-    return _hash([texts, rules])
+    return hash_content([texts, rules])
 
 
 def plan_grid(wanted: Evaluation, held: Evaluation, corpora: Corpora, config: EvaluationConfig) -> EvaluationGrid:
@@ -409,7 +372,3 @@ async def _judge(question: Question, run: AgentRun, judge: Judge | None) -> floa
         return await judge.score(Judged(question=question.question, answer=run.answer, golds=question.golds))
     except ITEM_ERRORS:
         return None
-
-
-def _hash(content: object) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trailforge.filters.grounding import is_computed as is_computed
     from trailforge.filters.grounding import is_grounded as is_grounded
     from trailforge.filters.grounding import is_title_of_gold as is_title_of_gold
+    from trailforge.filters.grounding import shown_at as shown_at
     from trailforge.filters.grounding import supports as supports
     from trailforge.filters.questions import DOUBTFUL as DOUBTFUL
     from trailforge.filters.questions import answer_in_question as answer_in_question
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from trailforge.filters.trajectories import answer_leaked as answer_leaked
     from trailforge.filters.trajectories import judge_trajectory as judge_trajectory
     from trailforge.filters.trajectories import malformed_tags as malformed_tags
-    from trailforge.filters.trajectories import shown_at as shown_at
     from trailforge.filters.trajectories import too_long as too_long
     from trailforge.filters.trajectories import wrong_answer as wrong_answer
 else:

@@ -278,3 +278,19 @@ class _Words:
 def _words(text: str) -> set[str]:
     """The words that mean something: lower case, without accents."""
     return {word for word in words_of(strip_accents(text)) if word not in _GRAMMAR}
+
+
+def shown_at(steps: Sequence[Step], place: int) -> int | None:
+    """Return the last step before the one at `place` that showed the first passage that supports its answer; None: none
+    did.
+
+    None, too, for a mistake, for a step that mends one, and for an answer that follows from earlier answers.
+    """
+    step, before = steps[place], steps[:place]
+    accepted = [earlier for earlier in before if not earlier.is_mistake]
+    if step.is_mistake or (before and before[-1].is_mistake) or is_computed(step, accepted):
+        return None
+    given = given_answers(step, accepted)
+    support = next((p.id for p in step.passages if supports(p, step.query, step.answer, given)), None)
+    showing = [n for n, earlier in enumerate(before) if any(p.id == support for p in earlier.passages)]
+    return max(showing, default=None)

@@ -19,7 +19,7 @@ from trailforge.filters.gold_hops import (
     own_hop,
     unfound_hops,
 )
-from trailforge.filters.grounding import CHOICE, given_answers, is_computed, is_grounded, says, supports, why_ungrounded
+from trailforge.filters.grounding import CHOICE, given_answers, is_grounded, says, shown_at, why_ungrounded
 from trailforge.filters.ways.silent import judge_silence
 from trailforge.filters.ways.twins import is_reworded
 from trailforge.filters.ways.way import way_of_trajectory
@@ -384,19 +384,3 @@ def _is_redundant(row: Trajectory, place: int) -> bool:
     if before and before[-1].is_mistake and not step.is_mistake:
         return row.reflection_error == "decomposition" and normalized(step.query) == normalized(before[-1].query)
     return shown_at(row.steps, place) is not None
-
-
-def shown_at(steps: Sequence[Step], place: int) -> int | None:
-    """Return the last step before the one at `place` that showed the first passage that supports its answer; None: none
-    did.
-
-    None, too, for a mistake, for a step that mends one, and for an answer that follows from earlier answers.
-    """
-    step, before = steps[place], steps[:place]
-    accepted = [earlier for earlier in before if not earlier.is_mistake]
-    if step.is_mistake or (before and before[-1].is_mistake) or is_computed(step, accepted):
-        return None
-    given = given_answers(step, accepted)
-    support = next((p.id for p in step.passages if supports(p, step.query, step.answer, given)), None)
-    showing = [n for n, earlier in enumerate(before) if any(p.id == support for p in earlier.passages)]
-    return max(showing, default=None)

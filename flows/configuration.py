@@ -98,7 +98,7 @@ def _check_model(url: str, name: str | None) -> None:
 
 def _by_quotas(config: C, inputs: RunInputs, demand: Path) -> tuple[C, RunInputs]:
     """A run by quotas, but for those of another back end than it searches."""
-    from trailforge.pipelines import read_demand
+    from trailforge.pipelines.sources import read_demand
 
     if not load_dataset(inputs.dataset).takes_demand:
         raise InvalidInput("is of questions, and none are taken or made here; leave it out", field="demand")

@@ -114,7 +114,7 @@ def fetch_model() -> Finding:
 
 def fetch_encoders(configs: Iterable[RunConfig]) -> Iterator[Finding]:
     """Fetch the encoders that the model hub has and this machine lacks. Raises as `fetch_encoder`."""
-    from trailforge.retrieval.backends import fetch_encoder
+    from trailforge.retrieval.encoders import fetch_encoder
 
     names: dict[str, None] = {}
     for config in configs:

@@ -76,7 +76,7 @@ SEARCHED = {
 def take_in(inputs: RunInputs, folder: Path, config: Any) -> Settings:
     """Serve as `DataSet.take_in` of data sets that search: write a file's questions as shards into the run's folder,
     without what people refuse; with paragraphs where these are searched, and gold hops where they lead."""
-    from trailforge.pipelines.sources import take_in_questions
+    from trailforge.pipelines.runs import take_in_questions
 
     return take_in_questions(
         inputs,

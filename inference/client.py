@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from trailforge.inference.budget import Budget, Caps, Counters, Meter, Prices, Usage, count_reply
-from trailforge.inference.endpoint import Dialect, Endpoint, Failure
 from trailforge.inference.ledgers.sqlite import Ledger
 from trailforge.inference.provider.endings import read_ending
+from trailforge.inference.provider.endpoint import Dialect, Endpoint, Failure
 from trailforge.inference.provider.parameters import Parameters
 from trailforge.inference.provider.urls import check_server_url
 from trailforge.inference.request import Reply, Request

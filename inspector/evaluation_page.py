@@ -14,8 +14,7 @@ from typing import Any
 
 import streamlit as st
 
-from trailforge.evaluation import Comparison, compare_episodes
-from trailforge.evaluation.report import draw_plots
+from trailforge.evaluation.results import Comparison, compare_episodes, draw_plots
 from trailforge.inspector.charts import draw_stacked
 from trailforge.inspector.evaluation_parts import (
     describe_beside,

@@ -8,9 +8,17 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from trailforge.evaluation import Comparison, Evaluation
-from trailforge.evaluation.agents import TAGS, is_right
-from trailforge.evaluation.table import LEGEND, CellEstimate, EvaluationTable, TableRow, tell_malformed
+from trailforge.evaluation import Evaluation
+from trailforge.evaluation.results import (
+    LEGEND,
+    TAGS,
+    CellEstimate,
+    Comparison,
+    EvaluationTable,
+    TableRow,
+    is_right,
+    tell_malformed,
+)
 from trailforge.inspector.evaluations import verdict_of
 from trailforge.pipelines.show import (
     Chips,

@@ -14,12 +14,12 @@ from trailforge.evaluation import (
     STEP_FILES,
     Evaluation,
     is_evaluation,
+    lighten,
     read_episodes,
     read_evaluation,
     read_trained,
 )
-from trailforge.evaluation.agents import by_question, is_right
-from trailforge.evaluation.table import EvaluationTable, lighten, make_table
+from trailforge.evaluation.results import EvaluationTable, by_question, is_right, make_table
 from trailforge.pipelines.runs import OpenRun
 from trailforge.pipelines.runs.table_index import tables_of
 from trailforge.schemas import AgentEpisode, InvalidInput, from_dict
@@ -51,7 +51,7 @@ class OpenEpisodes:
 
     folder: Path
     episodes: tuple[AgentEpisode, ...]
-    """Episodes without their long texts: see `evaluation.table.lighten`."""
+    """Episodes without their long texts: see `evaluation.folder.lighten`."""
     places: tuple[PlaceOfEpisode, ...]
     """Places of the episodes, in the order of `episodes`."""
     run: OpenRun

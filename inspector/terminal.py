@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 
-from trailforge.evaluation.report import REPORT, write_report
+from trailforge.evaluation.results import REPORT, write_report
 from trailforge.inspector.evaluation_parts import describe_episode, describe_results, describe_steps
 from trailforge.inspector.evaluations import OpenEpisodes, find_episodes, open_evaluation, open_training
 from trailforge.inspector.showing import count_kinds, describe, find_rows, hints_of, kinds_of, product_of, show_of

@@ -26,15 +26,6 @@ if TYPE_CHECKING:
     from trailforge.pipelines.datasets import dataset_of as dataset_of
     from trailforge.pipelines.datasets import is_curated as is_curated
     from trailforge.pipelines.datasets import load_dataset as load_dataset
-    from trailforge.pipelines.demand import NOT_DEMANDED as NOT_DEMANDED
-    from trailforge.pipelines.demand import Demand as Demand
-    from trailforge.pipelines.demand import Quota as Quota
-    from trailforge.pipelines.demand import Traits as Traits
-    from trailforge.pipelines.demand import read_demand as read_demand
-    from trailforge.pipelines.demand import relation_of as relation_of
-    from trailforge.pipelines.demand import tell_shortage as tell_shortage
-    from trailforge.pipelines.demand import traits_of as traits_of
-    from trailforge.pipelines.demand import write_demand as write_demand
     from trailforge.pipelines.estimate import Estimate as Estimate
     from trailforge.pipelines.estimate import StageEstimate as StageEstimate
     from trailforge.pipelines.estimate import mean_tokens as mean_tokens
@@ -42,6 +33,9 @@ if TYPE_CHECKING:
     from trailforge.pipelines.estimate import sample_valid as sample_valid
     from trailforge.pipelines.estimate import stage_estimate as stage_estimate
     from trailforge.pipelines.estimate import tokens_of_passages as tokens_of_passages
+    from trailforge.pipelines.index_config import IndexConfig as IndexConfig
+    from trailforge.pipelines.index_config import choose_index as choose_index
+    from trailforge.pipelines.index_config import read_index_preset as read_index_preset
     from trailforge.pipelines.life import Chosen as Chosen
     from trailforge.pipelines.life import Draws as Draws
     from trailforge.pipelines.life import Life as Life

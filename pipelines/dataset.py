@@ -208,7 +208,7 @@ class DataSet:
     of `own_options`."""
     makes_questions: bool = False
     """Whether the data set makes questions from something else; quotas may then be set for them
-    (`pipelines.demand`)."""
+    (`pipelines.sources.demand`)."""
     takes_folder: bool = False
     """Whether the input is a folder, namely that of the file that `Settings.sources` names."""
     beside: Mapping[str, str] = field(default_factory=dict)

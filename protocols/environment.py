@@ -32,7 +32,8 @@ from trailforge.retrieval import (
     open_retrieval,
     open_tools,
 )
-from trailforge.retrieval.backends import BACKENDS, encoder_model
+from trailforge.retrieval.backends import BACKENDS
+from trailforge.retrieval.encoders import encoder_model
 from trailforge.retrieval.kg import KgResult, KgStore, KgTool, KgToolConfig
 from trailforge.retrieval.pages import pages_of
 from trailforge.retrieval.service import SearchClient, connect, is_address

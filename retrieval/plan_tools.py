@@ -17,7 +17,7 @@ from trailforge.retrieval.backends import BACKENDS, map_here
 from trailforge.retrieval.backends.declaration import Item, Result
 from trailforge.retrieval.backends.vectors import embedded_text
 from trailforge.retrieval.base import LazyRetriever, Retriever
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.retrieval.retrievers import WEB, RetrieverConfig, build_over, check_in_memory, open_encoder
 from trailforge.retrieval.sentences import split_passages
 from trailforge.schemas import Document, InvalidInput, Passage, SourceDocument, SourceKind

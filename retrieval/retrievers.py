@@ -24,8 +24,8 @@ from trailforge.retrieval.backends import (
     map_here,
 )
 from trailforge.retrieval.base import Retriever
-from trailforge.retrieval.embeddings import is_served
-from trailforge.retrieval.encoder import PACKAGED, Encoder, check_encoder, encoder_packages
+from trailforge.retrieval.encoders.embeddings import is_served
+from trailforge.retrieval.encoders.encoder import PACKAGED, Encoder, check_encoder, encoder_packages
 from trailforge.retrieval.sentences import LONGEST_PASSAGE
 from trailforge.retrieval.service.client import NO_KEY, is_address
 from trailforge.schemas import Document, InvalidInput

@@ -13,10 +13,11 @@ from trailforge.inference import Asker
 from trailforge.inference.provider import check_server_url
 from trailforge.retrieval.backends import load_backend
 from trailforge.retrieval.base import Retriever
-from trailforge.retrieval.corpus import read_corpus
-from trailforge.retrieval.embeddings import encoder_model
-from trailforge.retrieval.encoder import Encoder, check_encoder, encoder_packages
+from trailforge.retrieval.encoders.embeddings import encoder_model
+from trailforge.retrieval.encoders.encoder import Encoder, check_encoder, encoder_packages
+from trailforge.retrieval.indexes.corpus import read_corpus
 from trailforge.retrieval.indexes.manifest import IndexManifest, describe_content, read_manifest, read_numbers
+from trailforge.retrieval.indexes.seals import file_hash
 from trailforge.retrieval.indexes.store import open_index
 from trailforge.retrieval.retrievers import (
     WEB,
@@ -28,7 +29,6 @@ from trailforge.retrieval.retrievers import (
     run_apart,
     without_usual,
 )
-from trailforge.retrieval.seals import file_hash
 from trailforge.retrieval.sentences import SentenceReader
 from trailforge.retrieval.service.client import NO_KEY, SearchClientConfig, connect, is_address
 from trailforge.rewards.dynasearcher import TitledText, nearest_similarities

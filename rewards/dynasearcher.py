@@ -41,7 +41,7 @@ class TitledText(Titled, Protocol):
 
 Similarity = Callable[[str, str], float]
 """A function that returns the cosine of two passages' embeddings from their texts, -1 to 1, as
-`retrieval.encoder.Encoder.similarity`."""
+`retrieval.encoders.encoder.Encoder.similarity`."""
 
 
 _FEWEST_WORDS = 8

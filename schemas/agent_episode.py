@@ -283,7 +283,7 @@ class AgentEpisode:
     costs: AgentCosts
     scores: AgentScores
     failures: tuple[str, ...] = ()
-    """Tags of what went wrong, from `evaluation.failures`; empty for a right answer that the searches support."""
+    """Tags of what went wrong, from `evaluation.results.failures`; empty for a right answer that searches bear out."""
     training: TrainingStep | None = None
     """The training step that made the episode; None for episodes of an evaluation."""
     browse: BrowseRecord | None = None

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -119,7 +119,6 @@ NAMES_PROTOCOLS: frozenset[str] = frozenset()
 
 MAX_FUNCTION_LINES = 60
 MAX_FILE_LINES = 400
-"""An import statement counts as one line, however many names it takes."""
 MAX_SIBLINGS = 15
 """Python files in a folder, besides its `__init__.py`."""
 MAX_SINGLE_IMPORTERS = 62
@@ -133,8 +132,11 @@ HOMONYMS: dict[str, int] = {}
 
 MAX_DOOR_NAMES = 40
 """Names that a room's `__init__`, or that of a folder right inside it, gives out."""
-WIDE: dict[str, int] = {"schemas": 190}
-"""Doors that may be wider. Records, their errors and what reads and writes them are the language of all rooms."""
+WIDE: dict[str, int] = {"schemas": 184}
+"""Doors that are wider, and how wide: no figure may be higher than what is measured.
+
+Records, their errors and what reads and writes them are the language of all rooms.
+"""
 
 BESIDE_THE_DOOR: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
     ("generators/mcts_trajectories", "mcts"): (
@@ -248,13 +250,6 @@ BESIDE_THE_DOOR: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
         ),
         "The packaged models, and the judge, are subjects of their own.",
     ),
-    ("inspector", "evaluation"): (
-        (
-            "table",
-            "report",
-        ),
-        "The page draws what the report writes.",
-    ),
     ("commands", "pipelines.sources"): (("jsonl",), "`parse_columns` is the name of three readers of columns."),
     ("*", "protocols"): (
         (
@@ -271,7 +266,9 @@ BESIDE_THE_DOOR: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
     ("curation", "pipelines"): (("curated",), "The declaration of curated sets, which this room makes."),
 }
 """Inner modules that another room may import: (who, whose) -> (which, why). `*` is anybody. This list only shrinks."""
-MAX_BESIDE = 20
+MAX_BESIDE = 19
+MAX_BESIDE_MODULES = 53
+"""Entries of that list, and modules in it: as many as there are."""
 
 BESIDE_ROOMS = frozenset(
     {
@@ -474,6 +471,23 @@ def wide_doors(root: Path) -> list[str]:
     return found
 
 
+def borrowed_offers(root: Path) -> list[str]:
+    """Names that a door gives out and that lie behind another one: each name has one door, that of its own room."""
+    return [
+        where(root, file, 1, f"{name} lies in {home}; its door is {door}")
+        for file in sources(root)
+        for name, home in given_out(file).values()
+        if (door := door_of(root, home.removeprefix(f"{_FACE}."))) != _dotted(root, file)
+    ]
+
+
+def door_of(root: Path, module: str) -> str:
+    """The door that a module lies behind: its room's, or that of the folder right inside the room."""
+    room, _, rest = module.partition(".")
+    inner = f"{room}.{rest.partition('.')[0]}"
+    return inner if is_door(root, inner) else room
+
+
 def forbidden_edges(root: Path) -> list[str]:
     """Imports of ours that the plan does not hold."""
     ours, found = rooms(root), []
@@ -644,19 +658,14 @@ def long_ones(root: Path) -> list[str]:
     """Functions and files past their limits: a second idea is hiding in each."""
     found = []
     for file in with_face(root):
-        lines = len(file.read_text(encoding="utf-8").splitlines()) - wrapped(nodes(file))
+        lines = len(file.read_text(encoding="utf-8").splitlines())
         if lines > MAX_FILE_LINES:
             found.append(where(root, file, 1, f"{lines} lines (at most {MAX_FILE_LINES})"))
         for node in functions(file):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1 - wrapped(ast.walk(node))
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > MAX_FUNCTION_LINES:
                 found.append(where(root, file, node.lineno, f"{node.name}: {length} lines ({MAX_FUNCTION_LINES})"))
     return found
-
-
-def wrapped(found: Iterable[ast.AST]) -> int:
-    """Lines that import statements take beyond the first: each name of a long one has a line of its own."""
-    return sum((node.end_lineno or node.lineno) - node.lineno for node in found if isinstance(node, ast.ImportFrom))
 
 
 def protocols_by_name(root: Path) -> list[str]:
@@ -852,6 +861,7 @@ CHECKS: list[Callable[[Path], list[str]]] = [
     homonyms,
     past_the_door,
     own_doors,
+    borrowed_offers,
     wide_doors,
 ]
 
@@ -890,8 +900,10 @@ def test_lists_of_what_is_left_to_mend_hold_nothing_that_is_mended() -> None:
     used = {each.module for _, each in inner_imports(ROOT)}
     listed = {f"{whose}.{each}" for (_, whose), (modules, _) in BESIDE_THE_DOOR.items() for each in modules}
     stale += [f"BESIDE_THE_DOOR: {module}" for module in sorted(listed - used)]
+    stale += [f"WIDE: {door}" for door, size in WIDE.items() if len(given_out(ROOT / door / "__init__.py")) < size]
     assert not stale
-    assert len(BESIDE_THE_DOOR) <= MAX_BESIDE and all(why for _, why in BESIDE_THE_DOOR.values())
+    assert all(why for _, why in BESIDE_THE_DOOR.values())
+    assert (len(BESIDE_THE_DOOR), len(listed)) == (MAX_BESIDE, MAX_BESIDE_MODULES)
 
 
 def test_few_files_are_one_idea_cut_in_two() -> None:
@@ -996,6 +1008,16 @@ FAULTS: list[tuple[Callable[[Path], list[str]], dict[str, str], str]] = [
         own_doors,
         {"rewards/__init__.py": _DOOR, "rewards/c.py": "from trailforge.rewards import a"},
         "rewards/c.py:1: takes",
+    ),
+    (
+        borrowed_offers,
+        {"filters/__init__.py": _DOOR},
+        "filters/__init__.py:1: a lies in trailforge.rewards.b; its door is rewards",
+    ),
+    (
+        borrowed_offers,
+        {"rewards/__init__.py": _DOOR.replace("rewards.b", "rewards.b.c"), "rewards/b/__init__.py": ""},
+        "rewards/__init__.py:1: a lies in trailforge.rewards.b.c; its door is rewards.b",
     ),
     (
         wide_doors,

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from trailforge.presets import preset_names as preset_names
     from trailforge.retrieval.backends import Bm25Retriever as Bm25Retriever
     from trailforge.retrieval.backends import DenseRetriever as DenseRetriever
-    from trailforge.retrieval.backends import Encoder as Encoder
+    from trailforge.retrieval.encoders import Encoder as Encoder
     from trailforge.retrieval import RetrievalConfig as RetrievalConfig
     from trailforge.retrieval import Retriever as Retriever
     from trailforge.retrieval.indexes import build_index as build_index

@@ -20,7 +20,8 @@ from itertools import groupby
 from pathlib import Path
 
 from trailforge.evaluation import EPISODES
-from trailforge.evaluation.agents import AgentRun, EpisodeSetting, make_episode, record_search
+from trailforge.evaluation.agents import AgentRun, record_search
+from trailforge.evaluation.results import EpisodeSetting, make_episode
 from trailforge.pipelines.engine import write_atomically
 from trailforge.protocols import EpisodeRun
 from trailforge.protocols.environment import Environment

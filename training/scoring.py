@@ -18,7 +18,8 @@ from typing import Any
 from trailforge.inference.judge import JudgeConfig, Judged, judge_desk
 from trailforge.protocols import Spoken, ToScore, grammar_of, read_transcript, split_text
 from trailforge.protocols.environment import EnvironmentConfig
-from trailforge.retrieval.backends import BACKENDS, Encoder
+from trailforge.retrieval.backends import BACKENDS
+from trailforge.retrieval.encoders import Encoder
 from trailforge.rewards.dynasearcher import DynaSearcherConstants, Similarity
 from trailforge.rewards.episode import Episode, Reward, RewardPreset, measure_nearest, reward_preset, score
 from trailforge.rewards.r_search import TOOLS

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trailforge.inference.ledgers import Ledger
 from trailforge.inference.packaged import SMOLLM2
 from trailforge.schemas import InvalidInput, install_hint, located, user_cache
 from trailforge.training.config import TrainerConfig
 from trailforge.training.frames import END
+from trailforge.training.generation import CheckpointClient
 from trailforge.training.gguf_weights import convert
 from trailforge.training.masks import prepare_tokenizer, teach
 from trailforge.training.processes import log
@@ -102,6 +104,19 @@ def load_base(name: str, *, attention: str | None = None) -> Base:
         _give_weights(model, tokenizer, added, known, ended_with)
     _make_ready(tokenizer, name)
     return Base(name=name, tokenizer=tokenizer, model=model, added=tuple(added))
+
+
+def open_checkpoint(folder: str, ledger: Ledger) -> CheckpointClient:
+    """Open a folder's model in this process to answer requests, on the accelerator where there is one.
+
+    Raises as `load_base` does.
+    """
+    import torch
+
+    base = load_base(folder)
+    if torch.cuda.is_available():
+        base.model.to("cuda")
+    return CheckpointClient(base.model, base.tokenizer, ledger)
 
 
 def load_tokenizer(name: str) -> Any:

@@ -33,25 +33,14 @@ if TYPE_CHECKING:
     from trailforge.evaluation.agents.free_form import record_search as record_search
     from trailforge.evaluation.agents.published import SEARCH_R1_INVALID as SEARCH_R1_INVALID
     from trailforge.evaluation.agents.published import published_grammar as published_grammar
+    from trailforge.evaluation.agents.reading_budget import CountTokens as CountTokens
+    from trailforge.evaluation.agents.reading_budget import load_tokenizer as load_tokenizer
+    from trailforge.evaluation.agents.reading_budget import open_tokenizer as open_tokenizer
     from trailforge.evaluation.agents.search_o1 import FOUND as FOUND
     from trailforge.evaluation.agents.search_o1 import MARKS as MARKS
     from trailforge.evaluation.agents.search_o1 import NO_MORE_SEARCHES as NO_MORE_SEARCHES
     from trailforge.evaluation.agents.search_o1 import READING as READING
     from trailforge.evaluation.agents.search_o1 import SEARCHED_BEFORE as SEARCHED_BEFORE
-    from trailforge.evaluation.difficulty import MeasuredDifficulty as MeasuredDifficulty
-    from trailforge.evaluation.difficulty import measure_difficulty as measure_difficulty
-    from trailforge.evaluation.failures import TAGS as TAGS
-    from trailforge.evaluation.failures import asked_at as asked_at
-    from trailforge.evaluation.failures import is_right as is_right
-    from trailforge.evaluation.failures import read_texts as read_texts
-    from trailforge.evaluation.failures import tag_failures as tag_failures
-    from trailforge.evaluation.metrics import EpisodeSetting as EpisodeSetting
-    from trailforge.evaluation.metrics import by_question as by_question
-    from trailforge.evaluation.metrics import make_episode as make_episode
-    from trailforge.evaluation.metrics import score_run as score_run
-    from trailforge.evaluation.reading_budget import CountTokens as CountTokens
-    from trailforge.evaluation.reading_budget import load_tokenizer as load_tokenizer
-    from trailforge.evaluation.reading_budget import open_tokenizer as open_tokenizer
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from trailforge.evaluation.agents import AgentRun, AgentTools
-from trailforge.evaluation.reading_budget import BudgetedRetriever, timing
+from trailforge.evaluation.agents.reading_budget import BudgetedRetriever, timing
 from trailforge.inference import ChatTurn, Prompts, Reply, Request, Sampling
-from trailforge.protocols import Observation, Respond, Search, one_line, passage_lines, read_answer
+from trailforge.protocols import Labels, Observation, Respond, Search, one_line, passage_lines, read_answer
 from trailforge.retrieval import Retriever
 from trailforge.retrieval.backends import BackendRetriever, FoundPassage, Index, MadePassage
 from trailforge.retrieval.indexes import OpenIndex
@@ -30,6 +30,7 @@ either.
 _BOX = "\\boxed{"
 _FINAL = re.compile(r"(?:^#++|\*\*)[ \t]*+final answer[ \t*:]*+(.*)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
 _STATES = "states: "
+_VERDICT = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 _LATEX_TEXT = re.compile(r"\\text(?:bf|it)?\{(.*)\}", re.DOTALL)
 
 
@@ -271,3 +272,14 @@ def build_exchange(prompt: str, reply: str) -> tuple[Message, Message]:
         Message(role="user", content=prompt, train=False),
         Message(role="assistant", content=reply, train=True),
     )
+
+
+def read_verdict(reply: str) -> bool:
+    """Say whether an analysis concludes with Yes. Its last yes or no counts; without one it is no."""
+    found = _VERDICT.findall(reply)
+    return bool(found) and found[-1].lower() == "yes"
+
+
+def write_triples(triples: Sequence[Labels]) -> str:
+    """Write triples on one line."""
+    return ", ".join(f"({' | '.join(triple)})" for triple in triples)

@@ -40,8 +40,10 @@ from trailforge.evaluation.agents.free_form import (
     check_documents,
     document_text,
     read_final_answer,
+    read_verdict,
     sampling_of,
     triple_line,
+    write_triples,
 )
 from trailforge.evaluation.agents.published_prompts import GRAPH_SEARCH
 from trailforge.inference import fill
@@ -69,7 +71,8 @@ _TRIPLE = re.compile(rf"[\[(]\s*+{_TEXT}\s*+,\s*+{_TEXT}\s*+,\s*+{_TEXT}\s*+[\])
 _ENTITY = re.compile(r"Entity#(\d{1,9})")
 _NOT_KNOWN = re.compile(r" ?#\d{1,9}")
 _NAMED = re.compile(r"^[^\w\n]*+Entity#(\d{1,9})[\s*`_]*+[=:][\s*`_]*+(.*)$", re.MULTILINE)
-_VERDICT = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+
+
 _UNKNOWN = frozenset(("", "unknown", "none", "n/a", "not known", "not given", "nothing"))
 _NOT_GIVEN = re.compile(
     r"(?:unknown|none|no|not|nothing)\b.*\b(?:found|given|named|known|stated|mentioned|specified|context|evidence)\b"
@@ -347,12 +350,6 @@ def read_answer_line(reply: str) -> str:
     return "" if is_unknown else line.removesuffix(".")
 
 
-def read_verdict(reply: str) -> bool:
-    """Say whether an analysis concludes with Yes. Its last yes or no counts; without one it is no."""
-    found = _VERDICT.findall(reply)
-    return bool(found) and found[-1].lower() == "yes"
-
-
 def unknown_entities(triples: Sequence[Labels]) -> list[int]:
     """Return the numbers of the entities that are still to be named, in order of appearance."""
     return list(dict.fromkeys(int(number) for triple in triples for part in triple for number in _ENTITY.findall(part)))
@@ -388,11 +385,6 @@ def search_of(triples: Sequence[Labels]) -> Search:
         entities=tuple(dict.fromkeys(end for end in ends if end and not _ENTITY.search(end))),
         relations=tuple(dict.fromkeys(triple.relation for triple in triples if triple.relation)),
     )
-
-
-def write_triples(triples: Sequence[Labels]) -> str:
-    """Write triples on one line."""
-    return ", ".join(f"({' | '.join(triple)})" for triple in triples)
 
 
 def _plain(text: str) -> str:

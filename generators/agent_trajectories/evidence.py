@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trailforge.evaluation.agents import asked_at, read_texts
+from trailforge.evaluation.results import asked_at, read_texts
 from trailforge.filters import SoughtFact, answering_facts, names_of_answer, supports
 from trailforge.filters.facts import unsettled_facts
 from trailforge.filters.guesses import find_admission, find_unread_name

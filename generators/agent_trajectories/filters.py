@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from trailforge.evaluation.agents import read_texts
+from trailforge.evaluation.results import read_texts
 from trailforge.filters import count_faults, doubtful_gold, guesses, names_of_answer
 from trailforge.filters.guesses import Bridges, guarded_facts, unread_answer
 from trailforge.filters.readings import count_rivals, count_unstated

@@ -18,9 +18,8 @@ from trailforge.evaluation.agents import (
     SEARCHED_BEFORE,
     AgentRun,
     build_exchange,
-    score_run,
-    tag_failures,
 )
+from trailforge.evaluation.results import score_run, tag_failures
 from trailforge.filters import is_title_of_gold
 from trailforge.generators.agent_trajectories.evidence import admission_of, read_by
 from trailforge.inference.judge import JudgeOptions

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 
-from trailforge.evaluation.agents import AgentRun, AgentTools, EpisodeSetting, make_episode, read_texts
+from trailforge.evaluation.agents import AgentRun, AgentTools
+from trailforge.evaluation.results import EpisodeSetting, make_episode, read_texts
 from trailforge.filters import answer_in_question
 from trailforge.generators.agent_trajectories import DRAW, EPISODE, FILTER, NAME
 from trailforge.generators.agent_trajectories.choice import is_well_searched, preference_pairs, select, unread_rows
@@ -46,7 +47,7 @@ from trailforge.retrieval import (
     open_retrieval,
     web_tools,
 )
-from trailforge.retrieval.backends import Encoder
+from trailforge.retrieval.encoders import Encoder
 from trailforge.retrieval.kg import KgStore, KgTool
 from trailforge.rewards import normalize_answer, read_short_answer
 from trailforge.schemas import (

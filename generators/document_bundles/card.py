@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from trailforge.generators.document_bundles import DATASET
+from trailforge.generators.document_bundles import DATASET, maps
 from trailforge.generators.document_bundles.bundle_rows import question_in
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.stages import grouping, questions
+from trailforge.generators.document_bundles.stages import questions
 from trailforge.pipelines.cards import limits, of_documents, origin_lines, plain, rows_of, short, write_card
 from trailforge.pipelines.runs import Settings, run_configuration
 from trailforge.schemas import (
@@ -107,7 +107,7 @@ def _bundles(bundles: Sequence[Bundle], kept: Sequence[BundleQuestion]) -> str:
         "|---|---:|---:|",
         *(f"| {plain(source)} | {count} | {quoted[source]} |" for source, count in sources.most_common()),
     ]
-    lines += [f"\n![Documents and bundles]({grouping.MAP})", f"\n![Sizes of bundles]({grouping.SIZES})"]
+    lines += [f"\n![Documents and bundles]({maps.MAP})", f"\n![Sizes of bundles]({maps.SIZES})"]
     return "\n".join(lines) + "\n"
 
 

@@ -17,7 +17,8 @@ from trailforge.generators.document_bundles.write import BundleWriterConfig
 from trailforge.pipelines.engine import sha256_of
 from trailforge.pipelines.runs import RunConfig, RunInputs
 from trailforge.retrieval import RetrieverConfig, without_usual
-from trailforge.retrieval.backends import BACKENDS, PACKAGED, Encoder, encoder_packages
+from trailforge.retrieval.backends import BACKENDS
+from trailforge.retrieval.encoders import PACKAGED, Encoder, encoder_packages
 from trailforge.retrieval.plan_tools import NOT_OF_PLANS, check_tools
 from trailforge.schemas import (
     Bundle,

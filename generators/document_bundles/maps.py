@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -18,11 +19,12 @@ from trailforge.generators.document_bundles.bundling.config import Bundling, Gro
 from trailforge.generators.document_bundles.bundling.measures import cohesion, size_counts
 from trailforge.generators.document_bundles.bundling.recipe import umap
 from trailforge.generators.document_bundles.bundling.units import without_source
-from trailforge.pipelines.cards import DARK, GOOD, GREY, bars, figure_of, png_of, remove_frame
+from trailforge.pipelines.cards import DARK, GOOD, GREY, bars, figure_of, png_of, remove_frame, write_figure
+from trailforge.pipelines.engine import file_entry
 from trailforge.pipelines.runs import OpenRun
 from trailforge.pipelines.show import Map, MapPoint, Note, Parts
 from trailforge.retrieval.threads import one_thread
-from trailforge.schemas import Bundle
+from trailforge.schemas import Bundle, FileEntry
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -147,6 +149,7 @@ def _place_alone(run: OpenRun, placed: _Placed, id: str, bundle: Bundle) -> MapP
     return _point(_names(run, [id]).get(id, (id, "")), bundle.uid, placed.projection.places(vector)[0])
 
 
+MAP, SIZES = "plots/documents.png", "plots/bundles.png"
 MOST_DOCUMENTS = 5000
 """Most documents on the card's map; of more a sample is drawn. Points would cover each other, and UMAP takes a
 minute."""
@@ -161,6 +164,19 @@ _ASIDE: dict[_Side, int] = {"left": 1, "center": 0, "right": -1}
 """Where a label's middle is."""
 _COLOURS = ("#3b75af", "#e8963e", "#509e3d", "#b5433a", "#8d69b8", "#84584e", "#d57dbe", "#3fa7b5")
 """Of bundles, in turn: there are more bundles than colours one can tell apart, so lines join a bundle's documents."""
+
+
+def draw_plots(
+    folder: Path, bundling: Bundling, sources: Sequence[str], vectors: np.ndarray, themes: Sequence[str], seed: int
+) -> list[FileEntry]:
+    """Draw the figures of the card into a run's folder: `map_of_documents` and `bundle_sizes`."""
+    drawn = {
+        MAP: map_of_documents(vectors, sources, bundling, themes, seed),
+        SIZES: bundle_sizes(bundling),
+    }
+    for name, image in drawn.items():
+        write_figure(folder / name, image)
+    return [file_entry(folder, folder / name, 0) for name in drawn]
 
 
 def map_of_documents(

@@ -15,8 +15,7 @@ from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.stages import cleaning, grouping, selection
 from trailforge.pipelines import StageRun
 from trailforge.pipelines.engine import Receipt, Shard
-from trailforge.pipelines.runs import RunInputs, Settings, digest_of
-from trailforge.pipelines.sources import take_in_documents
+from trailforge.pipelines.runs import RunInputs, Settings, digest_of, take_in_documents
 
 
 def take_in(inputs: RunInputs, folder: Path, config: BundleRunConfig) -> Settings:

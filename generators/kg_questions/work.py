@@ -23,10 +23,10 @@ from trailforge.generators.kg_questions.paths.sampling import PathSampler
 from trailforge.generators.kg_questions.paths.shortage import check_any, describe_shortage
 from trailforge.generators.kg_questions.wording import compose
 from trailforge.inference import ModelClient
-from trailforge.pipelines import Demand, StageRun, Traits, relation_of, tell_shortage
+from trailforge.pipelines import StageRun
 from trailforge.pipelines.engine import ItemResult, ModelStage, ModelWork, Receipt, Shard, rejected_row, what_is_wrong
-from trailforge.pipelines.runs import RunInputs, Settings, digest_of, read_settings, stage
-from trailforge.pipelines.sources import take_in_rows
+from trailforge.pipelines.runs import RunInputs, Settings, digest_of, read_settings, stage, take_in_rows
+from trailforge.pipelines.sources import Demand, Traits, relation_of, tell_shortage
 from trailforge.retrieval.kg import MANIFEST as STORE_MANIFEST
 from trailforge.retrieval.kg import KgStore
 from trailforge.schemas import NOTICE, Count, FactChain, KgQuestion, RejectedRow, to_dict
@@ -99,7 +99,7 @@ def sample_by_quota(sampler: PathSampler, demand: Demand, count: int) -> Iterato
 
 
 def traits_of_chain(chain: FactChain) -> Traits:
-    """Return the traits of the question that rules make of a chain, as `pipelines.demand.traits_of` finds them."""
+    """Return the traits of the question that rules make of a chain, as `demand.traits_of` finds them."""
     shape = "chain" if chain.shape == "chain" else "intersection"
     relation = relation_of(compose(chain).sub_questions[-1])
     return Traits(hops=len(chain.facts), shape=shape, relation=relation)

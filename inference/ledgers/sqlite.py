@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Protocol
 
 from trailforge.inference.budget import Usage
+from trailforge.inference.provider.wire import FORMAT, LedgerEntry, is_complete, least_length, pack, unpack
 from trailforge.inference.request import Reply, Request
-from trailforge.inference.wire import FORMAT, LedgerEntry, is_complete, least_length, pack, unpack
 from trailforge.schemas import InvalidInput, OutputError, TrailforgeError
 
 _PAGE_BYTES = 16_384

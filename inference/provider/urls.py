@@ -6,7 +6,7 @@ import re
 from typing import Any
 from urllib.parse import unquote_plus
 
-from trailforge.inference.wire import KEY_VARIABLES
+from trailforge.inference.provider.wire import KEY_VARIABLES
 from trailforge.schemas import InvalidInput
 
 _USER = re.compile(

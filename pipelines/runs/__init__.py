@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from trailforge.pipelines.runs.intake import Settings as Settings
     from trailforge.pipelines.runs.intake import read_settings as read_settings
     from trailforge.pipelines.runs.intake import run_configuration as run_configuration
+    from trailforge.pipelines.runs.intake import take_in_documents as take_in_documents
+    from trailforge.pipelines.runs.intake import take_in_questions as take_in_questions
+    from trailforge.pipelines.runs.intake import take_in_rows as take_in_rows
     from trailforge.pipelines.runs.pushing import list_push as list_push
     from trailforge.pipelines.runs.pushing import push as push
     from trailforge.pipelines.runs.stages import digest_of as digest_of

@@ -19,7 +19,7 @@ _ENCODER_FILES = ("modules.json", "config.json")
 
 def encoder(name: str | None) -> Finding:
     """Check the packages and weights of a sentence encoder. Raises `RetrievalError` for what is missing."""
-    from trailforge.retrieval.backends import MEND, check_encoder, is_cached, why_not_on_hub
+    from trailforge.retrieval.encoders import MEND, check_encoder, is_cached, why_not_on_hub
 
     if name is None:
         return ok("encoder", "none wanted: what is searched needs none here")
@@ -39,7 +39,7 @@ def encoder(name: str | None) -> Finding:
 def _embeddings_server(name: str) -> Finding:
     """One that serves embeddings alone need not list its models. Raises `ServerUnavailable` when nothing answers."""
     from trailforge.pipelines.runs.config import ModelConfig
-    from trailforge.retrieval.backends import split_served
+    from trailforge.retrieval.encoders import split_served
 
     url, model = split_served(name)
     try:

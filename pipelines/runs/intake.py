@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.inference.provider import without_keys
-from trailforge.pipelines.audited import NOT_AUDITED, Audited, check_known
 from trailforge.pipelines.dataset import INPUTS, DataSet, resolve
-from trailforge.pipelines.demand import NOT_DEMANDED, Demand, take_by_quota
 from trailforge.pipelines.engine.files import (
     output_errors,
     plain_files,
@@ -31,7 +29,9 @@ from trailforge.pipelines.engine.shards import Shard, file_entry
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.config import SHARD_SIZE, RunConfig, read_config
 from trailforge.pipelines.sources import InvalidRow, read_questions
+from trailforge.pipelines.sources.audited import NOT_AUDITED, Audited, check_known
 from trailforge.pipelines.sources.checks import check_invalid, say_unsearched
+from trailforge.pipelines.sources.demand import NOT_DEMANDED, Demand, take_by_quota
 from trailforge.pipelines.sources.refused import NONE, Refusals
 from trailforge.schemas import (
     Count,

@@ -17,7 +17,8 @@ from trailforge.pipelines.runs.config import RunConfig
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.runs.intake import read_settings, run_configuration
 from trailforge.pipelines.search.query import FIELD
-from trailforge.retrieval.backends import Bm25Retriever, Encoder
+from trailforge.retrieval.backends import Bm25Retriever
+from trailforge.retrieval.encoders import Encoder
 from trailforge.schemas import Document, InvalidInput, OutputError
 
 MOST = 50

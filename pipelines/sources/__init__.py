@@ -19,29 +19,32 @@ from trailforge.rows import Asides, Fields, InvalidRow, JsonRow, check_column_ma
 from trailforge.schemas import Document, InvalidInput, Question, QuestionKind, SourceDocument
 
 if TYPE_CHECKING:
-    from trailforge.pipelines.audited import AUDIT as AUDIT
-    from trailforge.pipelines.audited import AUDITED_TABLE as AUDITED_TABLE
-    from trailforge.pipelines.audited import NOT_AUDITED as NOT_AUDITED
-    from trailforge.pipelines.audited import SETS_ASIDE as SETS_ASIDE
-    from trailforge.pipelines.audited import AskedKind as AskedKind
-    from trailforge.pipelines.audited import Audited as Audited
-    from trailforge.pipelines.audited import AuditedBy as AuditedBy
-    from trailforge.pipelines.audited import AuditedDocument as AuditedDocument
-    from trailforge.pipelines.audited import AuditedQuestion as AuditedQuestion
-    from trailforge.pipelines.audited import AuditedSearch as AuditedSearch
-    from trailforge.pipelines.audited import AuditManifest as AuditManifest
-    from trailforge.pipelines.audited import AuditReason as AuditReason
-    from trailforge.pipelines.audited import audit_key as audit_key
-    from trailforge.pipelines.audited import read_audit as read_audit
-    from trailforge.pipelines.audited import read_audited as read_audited
-    from trailforge.pipelines.audited import split_audited as split_audited
-    from trailforge.pipelines.audited import write_set_aside as write_set_aside
-    from trailforge.pipelines.index_config import IndexConfig as IndexConfig
-    from trailforge.pipelines.index_config import choose_index as choose_index
-    from trailforge.pipelines.index_config import read_index_preset as read_index_preset
-    from trailforge.pipelines.runs.intake import take_in_documents as take_in_documents
-    from trailforge.pipelines.runs.intake import take_in_questions as take_in_questions
-    from trailforge.pipelines.runs.intake import take_in_rows as take_in_rows
+    from trailforge.pipelines.sources.audited import AUDIT as AUDIT
+    from trailforge.pipelines.sources.audited import AUDITED_TABLE as AUDITED_TABLE
+    from trailforge.pipelines.sources.audited import NOT_AUDITED as NOT_AUDITED
+    from trailforge.pipelines.sources.audited import SETS_ASIDE as SETS_ASIDE
+    from trailforge.pipelines.sources.audited import AskedKind as AskedKind
+    from trailforge.pipelines.sources.audited import Audited as Audited
+    from trailforge.pipelines.sources.audited import AuditedBy as AuditedBy
+    from trailforge.pipelines.sources.audited import AuditedDocument as AuditedDocument
+    from trailforge.pipelines.sources.audited import AuditedQuestion as AuditedQuestion
+    from trailforge.pipelines.sources.audited import AuditedSearch as AuditedSearch
+    from trailforge.pipelines.sources.audited import AuditManifest as AuditManifest
+    from trailforge.pipelines.sources.audited import AuditReason as AuditReason
+    from trailforge.pipelines.sources.audited import audit_key as audit_key
+    from trailforge.pipelines.sources.audited import read_audit as read_audit
+    from trailforge.pipelines.sources.audited import read_audited as read_audited
+    from trailforge.pipelines.sources.audited import split_audited as split_audited
+    from trailforge.pipelines.sources.audited import write_set_aside as write_set_aside
+    from trailforge.pipelines.sources.demand import NOT_DEMANDED as NOT_DEMANDED
+    from trailforge.pipelines.sources.demand import Demand as Demand
+    from trailforge.pipelines.sources.demand import Quota as Quota
+    from trailforge.pipelines.sources.demand import Traits as Traits
+    from trailforge.pipelines.sources.demand import read_demand as read_demand
+    from trailforge.pipelines.sources.demand import relation_of as relation_of
+    from trailforge.pipelines.sources.demand import tell_shortage as tell_shortage
+    from trailforge.pipelines.sources.demand import traits_of as traits_of
+    from trailforge.pipelines.sources.demand import write_demand as write_demand
     from trailforge.pipelines.sources.documents import read_documents as read_documents
     from trailforge.pipelines.sources.fetchers import fetch_to_file as fetch_to_file
     from trailforge.pipelines.sources.refused import ANY as ANY

@@ -29,16 +29,6 @@ if TYPE_CHECKING:
     from trailforge.retrieval.backends.dense import DenseRetriever as DenseRetriever
     from trailforge.retrieval.backends.graph import neighbourhood as neighbourhood
     from trailforge.retrieval.backends.vectors import embedded_text as embedded_text
-    from trailforge.retrieval.embeddings import encoder_model as encoder_model
-    from trailforge.retrieval.embeddings import split_served as split_served
-    from trailforge.retrieval.encoder import MEND as MEND
-    from trailforge.retrieval.encoder import PACKAGED as PACKAGED
-    from trailforge.retrieval.encoder import Encoder as Encoder
-    from trailforge.retrieval.encoder import check_encoder as check_encoder
-    from trailforge.retrieval.encoder import encoder_packages as encoder_packages
-    from trailforge.retrieval.encoder import fetch_encoder as fetch_encoder
-    from trailforge.retrieval.encoder import is_cached as is_cached
-    from trailforge.retrieval.encoder import why_not_on_hub as why_not_on_hub
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from trailforge.inference import Asker
 from trailforge.retrieval.base import Retriever
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.schemas import Document, InvalidInput, Passage, count_tokens, from_dict, to_dict
 
 Item = TypeVar("Item")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from trailforge.retrieval.backends.declaration import SEARCHED_AT_ONCE, Backend, FoundPassage, Workbench, passage_of
 from trailforge.retrieval.backends.vectors import AnnConfig, Vectors, embed_passages
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.schemas import Document, Passage, RetrievalError
 

@@ -39,7 +39,7 @@ from trailforge.retrieval.backends.graph import (
     title_key,
 )
 from trailforge.retrieval.backends.vectors import Vectors, best_rows, embed_passages
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.schemas import Document
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from trailforge.retrieval.backends.graph import (
     save_sparse,
 )
 from trailforge.retrieval.backends.vectors import Vectors, embed
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.retrieval.words import words_of
 from trailforge.schemas import Document, Passage, RetrievalError
 

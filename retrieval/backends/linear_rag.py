@@ -34,7 +34,7 @@ from trailforge.retrieval.backends.graph import (
     sparse,
 )
 from trailforge.retrieval.backends.vectors import Vectors, best_rows, embed, embed_passages
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.schemas import Document
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ from trailforge.retrieval.backends.writing import (
     within,
     write_summary,
 )
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.retrieval.threads import load_umap, one_thread
 from trailforge.schemas import Document, Passage, RetrievalError, estimate_tokens
 

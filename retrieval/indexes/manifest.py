@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.retrieval.backends import BACKENDS, PLAIN, Backend, load_backend, name_of_earlier
-from trailforge.retrieval.corpus import Chunking
+from trailforge.retrieval.indexes.corpus import Chunking
+from trailforge.retrieval.indexes.seals import SEAL, SealedFile, check_sizes, unsealed, write_sealed
 from trailforge.retrieval.indexes.texts import MappedDocuments
 from trailforge.retrieval.pages.cutting import Paging
-from trailforge.retrieval.seals import SEAL, SealedFile, check_sizes, unsealed, write_sealed
 from trailforge.retrieval.words import WORDS_VERSION
 from trailforge.schemas import Document, InvalidInput, RetrievalError, from_dict, parse_json, to_dict
 
@@ -97,7 +97,7 @@ class IndexManifest:
     without words."""
     files: tuple[SealedFile, ...] = ()
     seal: str = ""
-    """Hash of the manifest itself; see `retrieval.seals`."""
+    """Hash of the manifest itself; see `retrieval.indexes.seals`."""
 
     @property
     def bytes(self) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 from trailforge.inference import Prices, Usage, all_or_error, metering
 from trailforge.retrieval.backends.declaration import Item, Result
 from trailforge.retrieval.indexes.manifest import BuildFigures
-from trailforge.retrieval.seals import file_hash
+from trailforge.retrieval.indexes.seals import file_hash
 from trailforge.schemas import OutputError, sync, to_dict
 
 Report = Callable[[str, int, int], None]

@@ -27,8 +27,8 @@ from trailforge.inference import Asker, Prices, Usage, metering
 from trailforge.retrieval.backends import Backend, Index, Workbench, load_backend
 from trailforge.retrieval.backends.declaration import FoundPassage, attach_sources
 from trailforge.retrieval.base import Retriever
-from trailforge.retrieval.corpus import Chunking, CountTokens, source_of
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
+from trailforge.retrieval.indexes.corpus import Chunking, CountTokens, source_of
 from trailforge.retrieval.indexes.manifest import (
     FORMAT,
     MANIFEST,
@@ -44,11 +44,19 @@ from trailforge.retrieval.indexes.manifest import (
     without_unsaid,
     write_manifest,
 )
+from trailforge.retrieval.indexes.seals import (
+    SEAL,
+    HeldFiles,
+    building,
+    check_once,
+    describe_files,
+    held,
+    refuse_existing,
+)
 from trailforge.retrieval.indexes.shards import KeptShards, Report
 from trailforge.retrieval.indexes.texts import MappedDocuments, write_texts
 from trailforge.retrieval.pages.corpus import JoinedPages, Pages, WholePages
 from trailforge.retrieval.pages.cutting import PASSAGE_TOKENS, Paging, passages_of
-from trailforge.retrieval.seals import SEAL, HeldFiles, building, check_once, describe_files, held, refuse_existing
 from trailforge.retrieval.words import WORDS_VERSION
 from trailforge.schemas import Document, InvalidInput, OutputError, Passage, RetrievalError, count_tokens, sync, to_dict
 
@@ -75,8 +83,7 @@ class OpenIndex:
     _titles: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
-        """Return the best `k` passages with reasons; see `Index.find`. Sources are ids of the corpus, also where its
-        documents were cut."""
+        """Return the best `k` passages with reasons (`Index.find`). Their sources are ids of the uncut corpus."""
         with self.files.reading():
             found = await self.index.find(query, k)
         if self.manifest.chunking is None:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from trailforge.retrieval.indexes.seals import building
 from trailforge.retrieval.kg.columns import as_texts, bucket_bits, grouped, offsets, save, save_texts
 from trailforge.retrieval.kg.folding import name_words, unqualified
 from trailforge.retrieval.kg.graph import both_ways, sorted_triples
@@ -17,7 +18,6 @@ from trailforge.retrieval.kg.layout import write_manifest
 from trailforge.retrieval.kg.names import save_names
 from trailforge.retrieval.kg.rows import CODE, INSTANCE_OF, Gathered, NamedThings, codes_of, shapes_of
 from trailforge.retrieval.kg.sources import KgSource
-from trailforge.retrieval.seals import building
 from trailforge.schemas import InvalidInput, KgStats, RejectedRow, write_parquet
 
 pc: Any = pyarrow.compute  # its stubs lack the functions

@@ -1,4 +1,4 @@
-"""The sealed folder of a store (`retrieval.seals`): its manifest, and the errors for a damaged one.
+"""The sealed folder of a store (`retrieval.indexes.seals`): its manifest, and the errors for a damaged one.
 
 Opening compares sizes; a run checks every byte before it starts (`check_once`). An error while columns are read is
 reported as damage of the file that is damaged, if one is (`raise_damage`).
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from trailforge.retrieval import seals
-from trailforge.retrieval.seals import SealedFile, describe_files, file_hash
+from trailforge.retrieval.indexes import seals
+from trailforge.retrieval.indexes.seals import SealedFile, describe_files, file_hash
 from trailforge.schemas import InvalidInput, KgStats, RetrievalError, TrailforgeError, parse_json, to_dict
 
 MANIFEST = "manifest.json"
@@ -41,7 +41,7 @@ class StoreManifest:
     stats: KgStats
     files: tuple[SealedFile, ...]
     seal: str = ""
-    """Hash of the manifest itself, see `retrieval.seals`; empty in stores of earlier versions."""
+    """Hash of the manifest itself, see `retrieval.indexes.seals`; empty in stores of earlier versions."""
 
 
 class _Reader(Protocol):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from trailforge.retrieval.corpus import Chunking, CountTokens, cut
+from trailforge.retrieval.indexes.corpus import Chunking, CountTokens, cut
 from trailforge.retrieval.pages.text import PART_WORDS, part_starts
 from trailforge.schemas import Document, InvalidInput, count_tokens
 

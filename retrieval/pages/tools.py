@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trailforge.inference import Asker
 from trailforge.retrieval.base import Retriever
-from trailforge.retrieval.corpus import Chunking, read_corpus
+from trailforge.retrieval.indexes.corpus import Chunking, read_corpus
 from trailforge.retrieval.indexes.store import OpenIndex
 from trailforge.retrieval.page_tools import PageHit, PagePart, PageTools
 from trailforge.retrieval.pages.corpus import JoinedPages, Pages, WholePages, hits_of

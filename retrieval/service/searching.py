@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 from trailforge.retrieval.backends.declaration import FoundPassage
 from trailforge.retrieval.base import Remembered, Retriever
+from trailforge.retrieval.indexes.seals import HeldFiles
 from trailforge.retrieval.pages.corpus import JoinedPages, Pages
-from trailforge.retrieval.seals import HeldFiles
 from trailforge.schemas import Document
 
 CACHED = 64 << 20

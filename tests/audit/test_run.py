@@ -25,13 +25,17 @@ from trailforge.audit.run import (
     refuse_other_audit,
 )
 from trailforge.cli import app
-from trailforge.evaluation.corpora import read_asked, set_aside
+from trailforge.evaluation.questions import read_asked, set_aside
 from trailforge.flows.configuration import leave_out
 from trailforge.flows.execute import RunRequest, check_inputs
 from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
 from trailforge.inference import Meter, Request
 from trailforge.inference.asker import Asker
-from trailforge.pipelines.audited import (
+from trailforge.pipelines.datasets import load_dataset
+from trailforge.pipelines.runs.config import RunConfig
+from trailforge.pipelines.runs.intake import RunInputs, take_in_questions
+from trailforge.pipelines.sources import read_questions
+from trailforge.pipelines.sources.audited import (
     AUDIT,
     AUDITED_TABLE,
     NOT_AUDITED,
@@ -40,10 +44,6 @@ from trailforge.pipelines.audited import (
     read_audit,
     read_audited,
 )
-from trailforge.pipelines.datasets import load_dataset
-from trailforge.pipelines.runs.config import RunConfig
-from trailforge.pipelines.runs.intake import RunInputs, take_in_questions
-from trailforge.pipelines.sources import read_questions
 from trailforge.protocols import REACT
 from trailforge.retrieval.kg import build_kg, open_source
 from trailforge.schemas import (

@@ -9,7 +9,7 @@ import pytest
 
 from trailforge.audit.documents import Shelf, WantedDocument, wanted_documents
 from trailforge.audit.verdicts import MEANINGS, AuditVerdict, Evidence, judge_question, settle_documents
-from trailforge.pipelines.audited import SETS_ASIDE, AuditedSearch
+from trailforge.pipelines.sources.audited import SETS_ASIDE, AuditedSearch
 from trailforge.schemas import Document, Hop, Question, SupportingDocument
 from trailforge.schemas.question import write_options
 

@@ -16,10 +16,10 @@ from tests.support.world import question, write_questions
 from tests.training.tiny import SAMPLE, rl_rows, save_tiny_model, training_set
 from trailforge.cli import app
 from trailforge.commands import evaluate
+from trailforge.evaluation.agents.reading_budget import open_tokenizer
 from trailforge.evaluation.corpora import hash_place
 from trailforge.evaluation.folder import read_episodes, read_evaluation
 from trailforge.evaluation.prices import ModelPrice
-from trailforge.evaluation.reading_budget import open_tokenizer
 from trailforge.schemas import (
     BudgetExceeded,
     InvalidInput,

@@ -19,7 +19,7 @@ from tests.support.indexes import save_index
 from tests.training.tiny import FACTS, SAMPLE, rl_rows, save_tiny_model, sft_rows, training_set
 from trailforge.commands import training
 from trailforge.protocols.environment import EnvironmentConfig
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.retrieval.kg import build_kg, open_source
 from trailforge.schemas import InvalidInput, Question, RetrievalError, SourceDocument
 from trailforge.training.adapters.search_episodes import environment_of, read_settings

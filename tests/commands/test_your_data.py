@@ -11,7 +11,7 @@ from trailforge.pipelines.sources import read_questions
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.pipelines.sources.jsonl import parse_columns
 from trailforge.presets import load_preset
-from trailforge.retrieval.corpus import read_corpus
+from trailforge.retrieval.indexes.corpus import read_corpus
 from trailforge.retrieval.kg import KgStore
 from trailforge.retrieval.kg.build import build_kg
 from trailforge.retrieval.kg.sources import open_source

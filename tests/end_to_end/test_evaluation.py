@@ -20,7 +20,7 @@ from tests.support.warm import Running
 from tests.support.world import question, write_questions
 from trailforge.evaluation.agents import AGENTS
 from trailforge.evaluation.folder import read_episodes, read_evaluation
-from trailforge.evaluation.metrics import summarize
+from trailforge.evaluation.results.metrics import summarize
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.protocols import PROTOCOLS
 from trailforge.protocols.browse import BROWSE

@@ -14,7 +14,7 @@ from trailforge.evaluation.corpora import BackendSource, Corpora
 from trailforge.pipelines.index_config import IndexConfig
 from trailforge.protocols.environment import EnvironmentConfig
 from trailforge.retrieval.backends import load_backend
-from trailforge.retrieval.corpus import Chunking
+from trailforge.retrieval.indexes.corpus import Chunking
 from trailforge.retrieval.indexes.store import build_index
 from trailforge.schemas import InvalidInput
 

@@ -21,7 +21,7 @@ from trailforge.evaluation.folder import (
     read_evaluation,
     write_evaluation,
 )
-from trailforge.evaluation.table import read_table
+from trailforge.evaluation.results.table import read_table
 from trailforge.schemas import InvalidInput, to_dict
 
 WRITTEN = {"backend": "hippo_rag", "facts": "model", "filter": "model"}

@@ -16,12 +16,14 @@ from trailforge.evaluation.folder import (
     BackendChoice,
     Evaluation,
     check_same,
+    choose_agent,
+    choose_agents,
     claim_folder,
     read_episodes,
     read_evaluation,
     write_evaluation,
 )
-from trailforge.evaluation.grid import Cell, EvaluationConfig, EvaluationGrid, GridModel, choose_agent, choose_agents
+from trailforge.evaluation.grid import Cell, EvaluationConfig, EvaluationGrid, GridModel
 from trailforge.evaluation.prices import ModelPrice
 from trailforge.inference import Meter, Reply, Request
 from trailforge.inference.budget import count_reply

@@ -11,8 +11,8 @@ import pytest
 from tests.support.agent_episodes import guess_wrong, play, row
 from tests.support.world import question
 from trailforge.evaluation.agents import AgentRun
-from trailforge.evaluation.compare import compare_episodes
-from trailforge.evaluation.metrics import EpisodeSummary, summarize
+from trailforge.evaluation.results.compare import compare_episodes
+from trailforge.evaluation.results.metrics import EpisodeSummary, summarize
 from trailforge.schemas import Question, read_parquet, write_parquet
 from trailforge.schemas.agent_episode import AgentEpisode
 

@@ -13,12 +13,12 @@ import pytest
 from tests.support.agent_episodes import row, run_of
 from tests.support.scripted import ScriptedModel
 from trailforge.evaluation.agents import ask_for
-from trailforge.evaluation.failures import broke_format
-from trailforge.evaluation.folder import BackendChoice, Evaluation, read_episodes
-from trailforge.evaluation.grid import Cell, EvaluationGrid, GridModel, choose_agent
-from trailforge.evaluation.metrics import score_run
-from trailforge.evaluation.report import describe_table
-from trailforge.evaluation.table import OptionScores, make_table
+from trailforge.evaluation.folder import BackendChoice, Evaluation, choose_agent, read_episodes
+from trailforge.evaluation.grid import Cell, EvaluationGrid, GridModel
+from trailforge.evaluation.results.failures import broke_format
+from trailforge.evaluation.results.metrics import score_run
+from trailforge.evaluation.results.report import describe_table
+from trailforge.evaluation.results.table import OptionScores, make_table
 from trailforge.inference import Request
 from trailforge.protocols import R_SEARCH
 from trailforge.protocols.environment import Environment

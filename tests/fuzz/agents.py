@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.fuzz.target import Target, text_of
 from trailforge.evaluation.agents import graph_search, search_o1
-from trailforge.evaluation.agents.free_form import boxed_answer
+from trailforge.evaluation.agents.free_form import boxed_answer, read_verdict
 from trailforge.evaluation.agents.published import published_grammar
 from trailforge.inference import Reply
 from trailforge.protocols import GRAPH_R1, KG_SEARCH, REACT, SEARCH_R1
@@ -42,7 +42,7 @@ def _graph_search(case: bytes, _: Path) -> None:
         graph_search.search_of(triples).query.encode()
     assert all(graph_search.read_entities(text, [1, 2]).values())
     graph_search.read_answer_line(text)
-    graph_search.read_verdict(text)
+    read_verdict(text)
 
 
 def _published(case: bytes, _: Path) -> None:

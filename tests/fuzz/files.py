@@ -20,7 +20,7 @@ from trailforge.pipelines.sources import read_benchmark, read_questions
 from trailforge.pipelines.sources.columns import parse_columns
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.presets import load_bands, load_preset, load_training_preset
-from trailforge.retrieval.corpus import Chunking, cut, read_corpus
+from trailforge.retrieval.indexes.corpus import Chunking, cut, read_corpus
 from trailforge.retrieval.kg.rows import Gathered
 from trailforge.retrieval.kg.sources import open_source
 from trailforge.retrieval.web.providers import arxiv_page

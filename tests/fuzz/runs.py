@@ -12,8 +12,8 @@ import zstandard
 
 from tests.fuzz.target import Target, text_of
 from trailforge.inference import Usage
+from trailforge.inference.provider.wire import pack, unpack
 from trailforge.inference.request import ChatTurn, Reply, Request, Sampling
-from trailforge.inference.wire import pack, unpack
 from trailforge.pipelines.engine.shards import Receipt, Shard, load_receipt
 from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.pipelines.runs.intake import read_settings

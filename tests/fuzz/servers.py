@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.fuzz.target import Target
 from trailforge.inference.provider.errors import read_error
 from trailforge.inference.provider.replies import find_error, read_body, read_models, read_reply
-from trailforge.inference.wire import first_line
+from trailforge.inference.provider.wire import first_line
 from trailforge.schemas import parse_json
 
 _UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError)

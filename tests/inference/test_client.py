@@ -25,9 +25,10 @@ from hypothesis import strategies as st
 
 from tests.inference.support import ModelServer, answer, chat, completion, config, failure, model_server, reply_to
 from tests.support.model_server import fail_next, running, stats
-from trailforge.inference import ChatTurn, Meter, ModelClient, Prices, Reply, Request, Sampling, Usage, ask_json, wire
-from trailforge.inference.endpoint import retry_after
+from trailforge.inference import ChatTurn, Meter, ModelClient, Prices, Reply, Request, Sampling, Usage, ask_json
 from trailforge.inference.ledgers.sqlite import SqliteLedger
+from trailforge.inference.provider import wire
+from trailforge.inference.provider.endpoint import retry_after
 from trailforge.schemas import ContextOverflow, InvalidInput, OutputError, ProviderError, ServerUnavailable, Stalled
 
 SECRET = "sk-0123456789abcdef-secret"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.inference.support import chat, reply_to
-from trailforge.inference.wire import MOST_TOKENS, pack, unpack
+from trailforge.inference.provider.wire import MOST_TOKENS, pack, unpack
 from trailforge.schemas import OutputError
 
 REQUEST = chat()

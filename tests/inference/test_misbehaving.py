@@ -21,7 +21,7 @@ from tests.inference.misbehaving import TEXT, Mode, body, changed, choice, sends
 from tests.inference.support import chat, completion, config
 from trailforge.inference import Caps, ModelClient, Prices, Reply, Sampling, Usage
 from trailforge.inference.ledgers.sqlite import SqliteLedger
-from trailforge.inference.wire import MOST_TOKENS
+from trailforge.inference.provider.wire import MOST_TOKENS
 from trailforge.schemas import (
     BudgetExceeded,
     ContextOverflow,

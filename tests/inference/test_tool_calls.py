@@ -12,7 +12,7 @@ import pytest
 from tests.inference.support import ModelServer, answer, chat, config, reply_to
 from trailforge.inference import Caps, ChatTurn, ModelClient, Prices
 from trailforge.inference.ledgers.sqlite import SqliteLedger
-from trailforge.inference.wire import pack, unpack
+from trailforge.inference.provider.wire import pack, unpack
 from trailforge.schemas import BudgetExceeded, ToolCall
 
 TOOLS = json.dumps([{"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}])

@@ -23,7 +23,7 @@ from trailforge.generators.document_bundles.bundling.duplicates import (
     order_of,
     signature,
 )
-from trailforge.generators.document_bundles.stages.grouping import MAP
+from trailforge.generators.document_bundles.maps import MAP
 from trailforge.pipelines.runs import verify
 from trailforge.pipelines.runs.finish import finish_run
 from trailforge.pipelines.runs.verify import verify_run

@@ -18,7 +18,7 @@ from trailforge.pipelines.runs import intake
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.pipelines.runs.packages import needed_packages
 from trailforge.retrieval.backends import BACKENDS, Workbench, backend_packages, load_backend
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.schemas import Document, InvalidInput, check_packages
 from trailforge.schemas.errors import EXTRAS
 

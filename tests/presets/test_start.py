@@ -25,7 +25,7 @@ from trailforge.presets import datasets_of, load_preset, preset_names, training_
 from trailforge.protocols import PROTOCOLS
 from trailforge.protocols.result_filters import KgFilter
 from trailforge.retrieval import check_retrieval, open_retrieval
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.retrieval.plan_tools import check_tools
 from trailforge.retrieval.retrievers import WEB
 from trailforge.training.config import load_train_preset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from trailforge.retrieval import RetrieverConfig, Tools, local_tools, open_tools
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.retrieval.plan_tools import BestPassages
 from trailforge.schemas import InvalidInput, Passage, SourceDocument, SourceKind, from_dict
 

@@ -18,8 +18,8 @@ from tests.retrieval.support import DOCUMENTS, ids, run
 from tests.support.indexes import save_index
 from trailforge.pipelines.sources import read_questions
 from trailforge.retrieval import Retrieval, RetrievalConfig, check_retrieval, open_retrieval
-from trailforge.retrieval.corpus import read_corpus
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
+from trailforge.retrieval.indexes.corpus import read_corpus
 from trailforge.schemas import InvalidInput, Passage, Question, RetrievalError
 
 QUESTION = Question(id="q", question="q", answer="a", paragraphs=DOCUMENTS)
@@ -102,7 +102,9 @@ def test_an_index_that_does_not_fit_is_refused_before_the_encoder_is_loaded(
 ) -> None:
     source = corpus(tmp_path / "passages.jsonl.gz", ROWS)
     save_index(source, tmp_path / "index")
-    monkeypatch.setattr("trailforge.retrieval.encoder._load", lambda name, device: pytest.fail(f"{name} was loaded"))
+    monkeypatch.setattr(
+        "trailforge.retrieval.encoders.encoder._load", lambda name, device: pytest.fail(f"{name} was loaded")
+    )
     (tmp_path / "empty").mkdir()
     for changes, problem in (
         ({"corpus_index": str(tmp_path / "empty")}, "holds no index: make one with `trailforge index build`"),

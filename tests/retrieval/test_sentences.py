@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.retrieval.support import DOCUMENTS, run
 from trailforge.retrieval import SentenceReader, split_sentences
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.retrieval.sentences import split_passages
 from trailforge.schemas import Passage
 

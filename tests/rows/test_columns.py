@@ -13,8 +13,8 @@ import pytest
 from trailforge.pipelines.sources import jsonl, read_questions
 from trailforge.pipelines.sources.columns import parse_columns as parse_document_columns
 from trailforge.pipelines.sources.documents import read_documents
-from trailforge.retrieval.corpus import parse_columns as parse_passage_columns
-from trailforge.retrieval.corpus import read_corpus
+from trailforge.retrieval.indexes.corpus import parse_columns as parse_passage_columns
+from trailforge.retrieval.indexes.corpus import read_corpus
 from trailforge.retrieval.kg.tables import parse_columns as parse_triple_columns
 from trailforge.retrieval.kg.tables import triple_rows
 from trailforge.rows import InvalidRow

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tests.support.rows import reread
 from trailforge import schemas
-from trailforge.evaluation.table import TableRow
-from trailforge.pipelines.audited import AuditedQuestion
+from trailforge.evaluation.results.table import TableRow
+from trailforge.pipelines.sources.audited import AuditedQuestion
 from trailforge.schemas import (
     Bundle,
     BundleQuestion,

@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.support.world import answer_of, ask, chain_of, misread, name_of
 from trailforge.evaluation.agents import AgentRun
-from trailforge.evaluation.failures import tag_failures
-from trailforge.evaluation.metrics import EpisodeSetting, make_episode
+from trailforge.evaluation.results.failures import tag_failures
+from trailforge.evaluation.results.metrics import EpisodeSetting, make_episode
 from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.schemas import Message, Passage, Question
 from trailforge.schemas.agent_episode import AgentCosts, AgentEpisode, AgentScores, AgentSearch, AgentStop

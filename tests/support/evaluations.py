@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.agent_episodes import COSTS, episode
-from trailforge.evaluation.failures import tag_failures
 from trailforge.evaluation.folder import EPISODES, AgentChoice, BackendChoice, Evaluation, write_evaluation
 from trailforge.evaluation.prices import ModelPrice
+from trailforge.evaluation.results.failures import tag_failures
 from trailforge.schemas import Message, write_parquet
 from trailforge.schemas.agent_episode import AgentEpisode, AgentSearch, RewardPart, TrainingStep
 

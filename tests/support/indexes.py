@@ -11,8 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
-from trailforge.retrieval.corpus import read_corpus
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
+from trailforge.retrieval.indexes.corpus import read_corpus
 from trailforge.retrieval.indexes.store import OpenIndex, build_index
 from trailforge.retrieval.scope import corpus_hash
 from trailforge.retrieval.service.searching import ServedIndex

@@ -10,7 +10,7 @@ from typing import Any
 
 from trailforge.pipelines.sources import InvalidRow, read_questions
 from trailforge.retrieval.backends.bm25 import Bm25Retriever
-from trailforge.retrieval.corpus import read_corpus
+from trailforge.retrieval.indexes.corpus import read_corpus
 from trailforge.rewards import exact_match, mentions
 from trailforge.schemas import Passage, Question
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.agent_episodes import COSTS, run_of, setting
 from trailforge.evaluation.folder import read_trained
-from trailforge.evaluation.metrics import make_episode
+from trailforge.evaluation.results.metrics import make_episode
 from trailforge.schemas import Question
 from trailforge.schemas.agent_episode import AgentEpisode
 from trailforge.training.kept_episodes import EpisodeWriter

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from trailforge.evaluation import read_episodes
-from trailforge.evaluation.agents import is_right
+from trailforge.evaluation.results import is_right
 from trailforge.pipelines.engine import new_folder
 from trailforge.protocols.browse import BROWSE, windows_of, writing_of
 from trailforge.schemas import (

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
-from trailforge.evaluation.agents import MeasuredDifficulty, measure_difficulty
+from trailforge.evaluation.results import MeasuredDifficulty, measure_difficulty
 from trailforge.schemas import GroundTruth, InvalidInput, RlRow, Verdict
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.order import Identity, identity_of

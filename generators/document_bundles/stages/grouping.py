@@ -40,12 +40,10 @@ from trailforge.generators.document_bundles.bundling.measures import (
 from trailforge.generators.document_bundles.bundling.names import few_names, joining_names, name_weights, shared_names
 from trailforge.generators.document_bundles.bundling.units import Documents, SharedNames
 from trailforge.generators.document_bundles.config import EncoderConfig, encoder_of
-from trailforge.generators.document_bundles.maps import bundle_sizes, map_of_documents
+from trailforge.generators.document_bundles.maps import draw_plots
 from trailforge.pipelines import StageRun
-from trailforge.pipelines.cards import write_figure
 from trailforge.pipelines.engine import (
     Shard,
-    file_entry,
     finish_shard,
     missing_shards,
     output_errors,
@@ -81,7 +79,6 @@ EMBED, EMBEDDINGS = "embed", "embeddings"
 NAME = "bundle"
 TABLE, INPUTS = "bundles", "bundle_inputs"
 REJECTED = "part-bundles"
-MAP, SIZES = "plots/documents.png", "plots/bundles.png"
 WORK, MADE_OF = "work/bundling", "made_of"
 WORK_FILES = DATASET.beside[WORK]
 """A pattern that the names of the stage's working files match."""
@@ -173,7 +170,7 @@ def group(run: StageRun) -> None:
         bundling = part_by_matter(joined, worths, meta.papers, meta.origins, compared, config)
         made = list(_records(folder, bundling, meta, planned, vectors, worths))
         files, shards = _write(folder, sorted(made, key=_rank), run.config.output.bundles_per_shard)
-        plots = _plots(folder, bundling, meta, compared, [item.bundle.theme for item in made], seed)
+        plots = draw_plots(folder, bundling, meta.sources, compared, [item.bundle.theme for item in made], seed)
         left = _leftovers(folder, bundling, meta)
         rejected = write_table(folder, "rejected", REJECTED, RejectedRow, left)
         kept = len(meta.ids) - len(left)
@@ -385,19 +382,6 @@ def _write(
         files.append(entry)
         shards.append(Shard(name=name, input=entry.path, first=first, rows=len(batch), made_of=entry.sha256))
     return files, tuple(shards)
-
-
-def _plots(
-    folder: Path, bundling: Bundling, meta: _Meta, vectors: np.ndarray, themes: Sequence[str], seed: int
-) -> list[FileEntry]:
-    """What is looked at rather than read; see `plots`."""
-    drawn = {
-        MAP: map_of_documents(vectors, meta.sources, bundling, themes, seed),
-        SIZES: bundle_sizes(bundling),
-    }
-    for name, image in drawn.items():
-        write_figure(folder / name, image)
-    return [file_entry(folder, folder / name, 0) for name in drawn]
 
 
 def _leftovers(folder: Path, bundling: Bundling, meta: _Meta) -> list[RejectedRow]:

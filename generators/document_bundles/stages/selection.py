@@ -16,7 +16,7 @@ from trailforge.generators.selecting import finish_selection, read_candidates, w
 from trailforge.pipelines import StageRun
 from trailforge.pipelines.engine import missing_shards
 from trailforge.pipelines.sources import read_benchmark
-from trailforge.retrieval.backends import Encoder
+from trailforge.retrieval.encoders import Encoder
 from trailforge.schemas import BundleQuestion, Verdict
 
 TABLE = "bundle_questions"

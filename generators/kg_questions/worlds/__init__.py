@@ -39,8 +39,8 @@ from trailforge.generators.kg_questions.worlds.searches import (
     measure,
     most_per_answer,
 )
-from trailforge.pipelines import NOT_DEMANDED
 from trailforge.pipelines.engine import new_folder, sha256_of
+from trailforge.pipelines.sources import NOT_DEMANDED
 from trailforge.retrieval.backends import Bm25Retriever
 from trailforge.retrieval.kg import MANIFEST as STORE_MANIFEST
 from trailforge.retrieval.kg import KgStore

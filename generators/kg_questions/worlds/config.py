@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trailforge.generators.kg_questions.paths.config import MOST_HOPS
-from trailforge.pipelines import NOT_DEMANDED, Demand
+from trailforge.pipelines.sources import NOT_DEMANDED, Demand
 from trailforge.schemas import InvalidInput, check_least
 
 NameStyle = Literal["real", "invented"]

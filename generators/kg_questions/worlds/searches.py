@@ -18,7 +18,7 @@ from trailforge.generators.kg_questions.worlds.documents import Corpus, key_of
 from trailforge.generators.kg_questions.worlds.files import NAME
 from trailforge.generators.kg_questions.worlds.questions import WorldHop, WorldQuestion
 from trailforge.generators.kg_questions.worlds.statements import keywords_of, statements_of
-from trailforge.pipelines import Demand, traits_of
+from trailforge.pipelines.sources import Demand, traits_of
 from trailforge.retrieval import Retriever
 from trailforge.rewards import mentions
 from trailforge.schemas import Hop, KgNode, Passage, Question, SupportingDocument

@@ -14,9 +14,9 @@ from tests.protocols.browse.test_loop import Agent as Speaker
 from tests.support.browse_agent import ANSWER, QUESTION, Road
 from trailforge.evaluation.agents import AgentRun, AgentTools, load_agent
 from trailforge.evaluation.agents.browse import BrowseAgentConfig
-from trailforge.evaluation.grid import choose_agent
-from trailforge.evaluation.metrics import MEASURES, EpisodeSetting, make_episode
+from trailforge.evaluation.folder import choose_agent
 from trailforge.evaluation.prices import costs_of
+from trailforge.evaluation.results.metrics import MEASURES, EpisodeSetting, make_episode
 from trailforge.inference import Meter
 from trailforge.protocols.browse import BROWSE
 from trailforge.protocols.browse.actions import FindAction, OpenAction, SearchAction

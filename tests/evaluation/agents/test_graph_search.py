@@ -19,7 +19,7 @@ from tests.retrieval.kg.support import store_of
 from trailforge.evaluation.agents import AgentRun, load_agent
 from trailforge.evaluation.agents.free_form import facts_of, with_facts
 from trailforge.evaluation.agents.graph_search import GraphSearchConfig
-from trailforge.evaluation.reading_budget import BudgetedRetriever
+from trailforge.evaluation.agents.reading_budget import BudgetedRetriever
 from trailforge.inference import Meter, Reply, Request
 from trailforge.retrieval.backends.declaration import BackendRetriever, FoundPassage
 from trailforge.retrieval.indexes.store import OpenIndex

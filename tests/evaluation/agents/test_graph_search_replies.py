@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.growth import is_linear
-from trailforge.evaluation.agents.free_form import read_final_answer
+from trailforge.evaluation.agents.free_form import read_final_answer, read_verdict, write_triples
 from trailforge.evaluation.agents.graph_search import (
     read_answer_line,
     read_bars,
@@ -15,11 +15,9 @@ from trailforge.evaluation.agents.graph_search import (
     read_list,
     read_sub_queries,
     read_triples,
-    read_verdict,
     search_of,
     unknown_entities,
     with_names,
-    write_triples,
 )
 from trailforge.protocols.turns import Labels
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from trailforge.evaluation.agents import AgentRun
-from trailforge.evaluation.metrics import EpisodeSetting, make_episode
+from trailforge.evaluation.results.metrics import EpisodeSetting, make_episode
 from trailforge.generators.agent_trajectories.rows import made_of, with_shares
 from trailforge.protocols import SEARCH_R1
 from trailforge.protocols.turns import Observation, Search, Turn

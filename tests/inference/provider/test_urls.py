@@ -23,7 +23,7 @@ from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs.config import ModelConfig, read_config
 from trailforge.protocols.environment import EnvironmentConfig
 from trailforge.retrieval import RetrievalConfig
-from trailforge.retrieval.embeddings import split_served
+from trailforge.retrieval.encoders.embeddings import split_served
 from trailforge.retrieval.service.client import connect
 from trailforge.schemas import InvalidInput, TrailforgeError, to_dict
 from trailforge.training.trl.rl import VllmOptions

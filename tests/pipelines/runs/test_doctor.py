@@ -26,7 +26,8 @@ from trailforge.pipelines.runs import doctor, doctor_search
 from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.pipelines.runs.doctor import Finding, other_versions, run_check, run_folders
 from trailforge.pipelines.runs.verify import verify_run
-from trailforge.retrieval import RetrievalConfig, encoder
+from trailforge.retrieval import RetrievalConfig
+from trailforge.retrieval.encoders import encoder
 from trailforge.schemas import InvalidInput, SearchTree, version_of
 
 NOBODY = "http://127.0.0.1:9/v1"

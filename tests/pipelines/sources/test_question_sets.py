@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from trailforge.pipelines.sources import FORMATS, InvalidRow, read_questions
-from trailforge.retrieval.corpus import read_corpus
+from trailforge.retrieval.indexes.corpus import read_corpus
 from trailforge.schemas import Hop, Question, SupportingDocument
 
 Row = dict[str, Any]

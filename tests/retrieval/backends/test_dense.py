@@ -18,7 +18,7 @@ from tests.retrieval.support import DOCUMENTS, ids, run
 from trailforge.retrieval.backends import Workbench, load_backend, map_here
 from trailforge.retrieval.backends.dense import DenseIndex, DenseRetriever
 from trailforge.retrieval.backends.vectors import embedded_text
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.schemas import Document, RetrievalError
 
 pytestmark = pytest.mark.real_model

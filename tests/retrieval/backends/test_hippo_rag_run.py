@@ -18,7 +18,7 @@ from trailforge.inference.asker import Asker
 from trailforge.pipelines.sources import read_questions
 from trailforge.retrieval.backends import Workbench, load_backend
 from trailforge.retrieval.backends.hippo_rag import HippoRagIndex
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.schemas import Document, Question
 from trailforge.schemas.text import count_tokens
 

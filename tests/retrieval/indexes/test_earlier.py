@@ -17,9 +17,9 @@ from trailforge.inference import Meter
 from trailforge.inference.asker import Asker
 from trailforge.retrieval.backends import load_backend
 from trailforge.retrieval.indexes import manifest
+from trailforge.retrieval.indexes.seals import write_sealed
 from trailforge.retrieval.indexes.store import add_to_index, build_index, open_index, read_manifest
 from trailforge.retrieval.scope import RetrievalConfig, check_retrieval, corpus_hash, open_retrieval
-from trailforge.retrieval.seals import write_sealed
 from trailforge.schemas import Document, InvalidInput, RetrievalError, to_dict
 
 

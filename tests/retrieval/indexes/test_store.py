@@ -15,8 +15,8 @@ import pytest
 from trailforge.retrieval.backends import Backend, FoundPassage, Workbench, bm25
 from trailforge.retrieval.backends.bm25 import Bm25Config
 from trailforge.retrieval.backends.declaration import BackendRetriever, MadePassage
-from trailforge.retrieval.corpus import Chunking
 from trailforge.retrieval.indexes import manifest, store
+from trailforge.retrieval.indexes.corpus import Chunking
 from trailforge.retrieval.indexes.shards import KeptShards
 from trailforge.retrieval.indexes.store import add_to_index, build_index, open_index, read_manifest
 from trailforge.retrieval.indexes.texts import MappedDocuments, write_texts

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trailforge.retrieval import seals
+from trailforge.retrieval.indexes import seals
 from trailforge.retrieval.kg import KgStore, KgTool, layout, match_entity, match_relation
 from trailforge.schemas import InvalidInput, RetrievalError
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from tests.retrieval.kg.support import Given, Ids, small_store, store_of, write_wikidata5m
 from tests.support.growth import growth
+from trailforge.retrieval.indexes.seals import building
 from trailforge.retrieval.kg import KgStore, build_kg
 from trailforge.retrieval.kg.sources import Wikidata5M
-from trailforge.retrieval.seals import building
 from trailforge.schemas import InvalidInput, KgEntity, KgTriple, OutputError, RetrievalError
 
 GOLDEN = Path(__file__).parent / "golden_store.json"

@@ -9,7 +9,7 @@ import pytest
 from tests.retrieval.service.support import QUICK, serving
 from trailforge.retrieval import RetrieverConfig
 from trailforge.retrieval.backends.declaration import MadePassage
-from trailforge.retrieval.corpus import Chunking
+from trailforge.retrieval.indexes.corpus import Chunking
 from trailforge.retrieval.indexes.manifest import PAGES, describe_content, read_manifest
 from trailforge.retrieval.indexes.store import add_to_index, build_index, open_index
 from trailforge.retrieval.page_tools import PageHit, PageTools

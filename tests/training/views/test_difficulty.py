@@ -13,9 +13,9 @@ from tests.support.agent_episodes import COSTS, run_of, setting
 from tests.support.evaluations import evaluation
 from tests.training.views.test_build import ALL, build, reasons
 from trailforge.cli import app
-from trailforge.evaluation.difficulty import measure_difficulty
 from trailforge.evaluation.folder import EPISODES, AgentChoice, BackendChoice, write_evaluation
-from trailforge.evaluation.metrics import make_episode
+from trailforge.evaluation.results.difficulty import measure_difficulty
+from trailforge.evaluation.results.metrics import make_episode
 from trailforge.schemas import InvalidInput, Passage, PreferenceRow, Question, RlRow, SftRow, write_parquet
 from trailforge.schemas.agent_episode import AgentEpisode
 from trailforge.training.sets.build import make_training_set

@@ -21,7 +21,7 @@ from trailforge.generators.document_bundles.bundling.duplicates import (
 )
 from trailforge.generators.document_bundles.stages.cleaning import normalise_document
 from trailforge.pipelines.sources.documents import read_documents
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.schemas import SourceDocument
 
 SAMPLES = Path(__file__).parents[4] / "sample_data" / "documents.jsonl"

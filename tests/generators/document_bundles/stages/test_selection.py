@@ -23,7 +23,7 @@ from trailforge.generators.document_bundles.stages.selection import order_rows, 
 from trailforge.generators.selecting import only_shard
 from trailforge.pipelines.engine.shards import Shard, read_receipt
 from trailforge.pipelines.runs.accounting import check_balance
-from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.schemas import (
     BundleHop,
     BundleQuestion,

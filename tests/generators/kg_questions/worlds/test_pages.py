@@ -25,24 +25,14 @@ from trailforge.cli import app
 from trailforge.generators.kg_questions.worlds.pages import PageWorldConfig, make_page_world
 from trailforge.pipelines.sources import read_questions
 from trailforge.retrieval import RetrieverConfig
-from trailforge.retrieval.corpus import read_corpus
-from trailforge.retrieval.kg import build_kg, open_source
+from trailforge.retrieval.indexes.corpus import read_corpus
 from trailforge.retrieval.page_tools import PageTools
 from trailforge.retrieval.pages.cutting import Paging
 from trailforge.retrieval.pages.tools import open_pages
 from trailforge.rewards import exact_match, mentions
 from trailforge.schemas import InvalidInput, Question
 
-SAMPLE = Path(__file__).parents[4] / "sample_data" / "kg"
 CONFIG = PageWorldConfig(questions=4, facts=(5, 6), pages=40, seed=3)
-
-
-@pytest.fixture(scope="module")
-def kg(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample graph as a store."""
-    folder = tmp_path_factory.mktemp("kg") / "store"
-    build_kg(open_source(SAMPLE), folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

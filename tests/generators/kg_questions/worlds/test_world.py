@@ -16,21 +16,13 @@ from tests.support.world_agent import WorldFolder
 from trailforge.cli import app
 from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
 from trailforge.generators.kg_questions.worlds.names import WorldNames
-from trailforge.pipelines.demand import NOT_DEMANDED, Demand, Quota, traits_of
+from trailforge.pipelines.sources.demand import NOT_DEMANDED, Demand, Quota, traits_of
 from trailforge.retrieval.kg import KgStore, build_kg, open_source
 from trailforge.rewards import exact_match, mentions
 from trailforge.schemas import InvalidInput, OutputError, TrailforgeError
 
-SAMPLE = Path(__file__).parents[4] / "sample_data" / "kg"
 REAL = WorldConfig(questions=20, comparisons=0.2, hops=(1, 2, 3), distractors=100, seed=4)
 APART = WorldConfig(questions=60, test_questions=30, names="invented", distractors=90)
-
-
-@pytest.fixture(scope="module")
-def kg(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("kg") / "store"
-    build_kg(open_source(SAMPLE), folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,7 @@ from toy_sums.rows import Sum
 from trailforge.pipelines import Draws, Life, StageRun
 from trailforge.pipelines.cards import funnel_table
 from trailforge.pipelines.engine import Receipt, Shard, file_entry, finish_shard, missing_shards, write_text
-from trailforge.pipelines.runs import OutputConfig, RunConfig, RunInputs, Settings, digest_of, stage
-from trailforge.pipelines.sources import take_in_questions
+from trailforge.pipelines.runs import OutputConfig, RunConfig, RunInputs, Settings, digest_of, stage, take_in_questions
 from trailforge.protocols import REACT, Turn
 from trailforge.rewards import score_answer
 from trailforge.schemas import (

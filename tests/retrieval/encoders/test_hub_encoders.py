@@ -8,8 +8,8 @@ import pytest
 from huggingface_hub import constants
 
 from trailforge.pipelines.runs import doctor_search
-from trailforge.retrieval import encoder
-from trailforge.retrieval.encoder import fetch_encoder, is_cached, why_not_on_hub
+from trailforge.retrieval.encoders import encoder
+from trailforge.retrieval.encoders.encoder import fetch_encoder, is_cached, why_not_on_hub
 from trailforge.schemas import InvalidInput
 
 NAME = "someone/encoder"

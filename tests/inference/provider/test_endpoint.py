@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from tests.inference.support import ModelServer, answer, chat, completion, failure, model_server
 from tests.inference.test_client import client_of
-from trailforge.inference.endpoint import Endpoint, Failure
 from trailforge.inference.ledgers.sqlite import SqliteLedger
-from trailforge.inference.wire import Answer, Wire
+from trailforge.inference.provider.endpoint import Endpoint, Failure
+from trailforge.inference.provider.wire import Answer, Wire
 from trailforge.pipelines.engine.progress import OPERATIONAL, _status
 from trailforge.schemas import ContextOverflow, InvalidInput, ProviderError, ServerUnavailable
 
@@ -184,7 +184,7 @@ async def test_a_status_is_heard_though_its_body_does_not_end(end: bytes) -> Non
 
 
 async def test_what_an_error_says_is_waited_for_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trailforge.inference.wire._ERROR_BODY_S", 0.2)
+    monkeypatch.setattr("trailforge.inference.provider.wire._ERROR_BODY_S", 0.2)
 
     async def talk(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 503 No\r\nContent-Length: 9999\r\n\r\n")

@@ -11,8 +11,8 @@ from itertools import product
 from pathlib import Path
 from statistics import fmean
 
-from trailforge.evaluation.failures import is_right
 from trailforge.evaluation.folder import read_episodes, read_evaluation
+from trailforge.evaluation.results.failures import is_right
 from trailforge.schemas import AgentEpisode, InvalidInput
 
 Cell = tuple[str, str, str]

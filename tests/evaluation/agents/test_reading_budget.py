@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.agent_episodes import run_of
-from trailforge.evaluation.metrics import score_run
-from trailforge.evaluation.reading_budget import BudgetedRetriever, open_tokenizer, timing
+from trailforge.evaluation.agents.reading_budget import BudgetedRetriever, open_tokenizer, timing
+from trailforge.evaluation.results.metrics import score_run
 from trailforge.protocols.base import estimate_tokens, passage_lines
 from trailforge.schemas import InvalidInput, Passage, Question
 

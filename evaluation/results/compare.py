@@ -2,22 +2,27 @@
 
 comparison = compare(first, second)
 comparison.differences["contain_em"].low > 0     the second is better
+average_ranks({"dense": {"nq": .38, "musique": .13}, …})     which is best over all cells
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import TypeVar
 
 import numpy as np
 
-from trailforge.evaluation.failures import is_right
 from trailforge.evaluation.folder import read_episodes, read_evaluation
-from trailforge.evaluation.metrics import MEASURES, OF_PAGES, Measure, by_question
+from trailforge.evaluation.results.failures import is_right
+from trailforge.evaluation.results.metrics import MEASURES, OF_PAGES, Measure, by_question
 from trailforge.schemas import AgentEpisode, InvalidInput
+
+Competitor = TypeVar("Competitor", bound=Hashable)
+Cell = TypeVar("Cell", bound=Hashable)
 
 _DRAWS_AT_ONCE = 2_000_000
 """Of the bootstrap: 16 MB."""
@@ -192,6 +197,25 @@ def mean_of(episodes: Sequence[AgentEpisode], measure: Measure) -> float | None:
 
 def _is_mostly_right(episodes: Sequence[AgentEpisode]) -> bool:
     return 2 * sum(is_right(each.scores) for each in episodes) > len(episodes)
+
+
+def average_ranks(scores: Mapping[Competitor, Mapping[Cell, float]]) -> dict[Competitor, float]:
+    """Return the mean rank of each competitor over the cells, 1.0 for one that has the highest score in all.
+
+    Competitors that tie in a cell all have the mean of the ranks that they share. Raises `InvalidInput` for one that
+    lacks a cell which another has, as ranks in different company do not compare.
+    """
+    cells = list(dict.fromkeys(cell for of in scores.values() for cell in of))
+    for competitor, of in scores.items():
+        if lacking := [cell for cell in cells if cell not in of]:
+            raise InvalidInput(f"{competitor} has no score in {', '.join(map(str, lacking))}; rank those that have all")
+    ranks: dict[Competitor, list[float]] = {competitor: [] for competitor in scores}
+    for cell in cells:
+        row = {competitor: of[cell] for competitor, of in scores.items()}
+        for competitor, value in row.items():
+            better, alike = sum(other > value for other in row.values()), sum(other == value for other in row.values())
+            ranks[competitor].append(better + (alike + 1) / 2)
+    return {competitor: fmean(places) for competitor, places in ranks.items() if places}
 
 
 # Two of what is on disk

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from trailforge.inference import Slots
-from trailforge.retrieval.embeddings import IN_FLIGHT, EmbeddingsClient, encoder_model, is_served
+from trailforge.retrieval.encoders.embeddings import IN_FLIGHT, EmbeddingsClient, encoder_model, is_served
 from trailforge.schemas import InvalidInput, RetrievalError, install_hint
 
 if TYPE_CHECKING:

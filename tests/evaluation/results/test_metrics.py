@@ -18,10 +18,10 @@ from scipy.stats import rankdata
 
 from tests.support.agent_episodes import COSTS, episode, row, run_of, setting
 from tests.support.rows import QUESTION
-from trailforge.evaluation.metrics import (
+from trailforge.evaluation.results.compare import average_ranks
+from trailforge.evaluation.results.metrics import (
     MEASURES,
     OF_PAGES,
-    average_ranks,
     by_question,
     estimate_pass_at_k,
     find_supporting,

@@ -15,9 +15,9 @@ from trailforge.inference.provider.endings import read_ending
 from trailforge.inference.provider.errors import ServerError, read_error, read_page
 from trailforge.inference.provider.parameters import Parameters
 from trailforge.inference.provider.replies import find_error, read_body, read_models, read_reply
+from trailforge.inference.provider.wire import KEY_VARIABLES, Unanswered, Untaken, Wire, first_line
 from trailforge.inference.request import ChatTurn, Reply, Request
 from trailforge.inference.structured import strict_schema
-from trailforge.inference.wire import KEY_VARIABLES, Unanswered, Untaken, Wire, first_line
 from trailforge.schemas import (
     ContextOverflow,
     NativeMessage,

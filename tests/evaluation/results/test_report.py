@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.evaluations import evaluation, play_cell, whole_folder, write_folder
-from trailforge.evaluation.report import describe_table, draw_plots, write_report
-from trailforge.evaluation.table import TableRow, make_table, read_table, tell_malformed
+from trailforge.evaluation.results.report import describe_table, draw_plots, write_report
+from trailforge.evaluation.results.table import TableRow, make_table, read_table, tell_malformed
 from trailforge.inspector.terminal import show_evaluation
 from trailforge.schemas import InvalidInput, read_parquet
 

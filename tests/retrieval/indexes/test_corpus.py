@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.retrieval import corpus
-from trailforge.retrieval.corpus import Chunking, cut, distinct, read_corpus, source_of
+from trailforge.retrieval.indexes import corpus
+from trailforge.retrieval.indexes.corpus import Chunking, cut, distinct, read_corpus, source_of
 from trailforge.schemas import Document, InvalidInput
 
 

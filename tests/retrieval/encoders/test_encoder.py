@@ -10,7 +10,7 @@ import pytest
 
 from tests.retrieval.support import run
 from tests.support import warm
-from trailforge.retrieval.encoder import PACKAGED, Encoder, split_devices
+from trailforge.retrieval.encoders.encoder import PACKAGED, Encoder, split_devices
 from trailforge.schemas import InvalidInput, RetrievalError
 
 pytestmark = pytest.mark.real_model
@@ -83,7 +83,7 @@ def test_a_missing_package_comes_with_its_mend(monkeypatch: pytest.MonkeyPatch, 
 def test_long_lists_are_encoded_in_chunks_of_one_size(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bits of a chunk do not depend on what else is in the list."""
     texts = [f"{'word ' * (n % 7)}{n}" for n in range(45)]
-    monkeypatch.setattr("trailforge.retrieval.encoder.PER_CHUNK", 20)
+    monkeypatch.setattr("trailforge.retrieval.encoders.encoder.PER_CHUNK", 20)
     parts = [encoder.encode_documents(texts[start : start + 20]) for start in (0, 20, 40)]
     assert np.concatenate(parts).tobytes() == encoder.encode_documents(texts).tobytes()
 
@@ -94,7 +94,7 @@ def test_several_processes_give_the_vectors_of_one_in_order(encoder: Encoder, mo
     # New processes load the file of `__main__`, and the page's tests leave a script of theirs there.
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
     monkeypatch.setattr("torch.multiprocessing.get_context", lambda method: warm.processes)
-    monkeypatch.setattr("trailforge.retrieval.encoder.PER_CHUNK", 32)
+    monkeypatch.setattr("trailforge.retrieval.encoders.encoder.PER_CHUNK", 32)
     texts = [f"{'word ' * (n % 7)}{n}" for n in range(70)]
     several = Encoder(device="cpu,cpu")
     assert several.per_shard == 2 * encoder.per_shard == 64

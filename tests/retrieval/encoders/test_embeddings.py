@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 
 from tests.retrieval.support import run
-from trailforge.retrieval import embeddings
-from trailforge.retrieval.encoder import Encoder, check_encoder
+from trailforge.retrieval.encoders import embeddings
+from trailforge.retrieval.encoders.encoder import Encoder, check_encoder
 from trailforge.schemas import InvalidInput, OutOfCredit, ProviderError, ServerUnavailable
 
 

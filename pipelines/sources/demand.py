@@ -58,7 +58,7 @@ class Quota:
     shape: str = ""
     relation: str = ""
     failure: str = ""
-    """Tag of `evaluation.failures` that such questions provoked. A world answers `misread` and misses with
+    """Tag of `evaluation.results.failures` that such questions provoked. A world answers `misread` and misses with
     look-alikes; a data set that cannot provoke the failure ignores it."""
     look_alike: bool | None = None
     """Whether a search for one of the question's facts is to find a look-alike first, in a world; None: as `failure`

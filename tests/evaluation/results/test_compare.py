@@ -14,8 +14,8 @@ from scipy.stats import binomtest, bootstrap, chi2
 
 from benchmarks._gaps import GapChange, compare_gaps
 from tests.support.agent_episodes import episode
-from trailforge.evaluation.compare import bootstrap_mean, compare_episodes, mcnemar, paired_bootstrap
-from trailforge.evaluation.metrics import MEASURES
+from trailforge.evaluation.results.compare import bootstrap_mean, compare_episodes, mcnemar, paired_bootstrap
+from trailforge.evaluation.results.metrics import MEASURES
 from trailforge.schemas import InvalidInput
 from trailforge.schemas.agent_episode import AgentEpisode
 
@@ -96,7 +96,7 @@ def test_an_interval_lies_within_the_differences_and_is_drawn_again_the_same(val
 def test_many_questions_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(0).random(50).tolist()
     at_once = paired_bootstrap(values, resamples=999)
-    monkeypatch.setattr("trailforge.evaluation.compare._DRAWS_AT_ONCE", 120)
+    monkeypatch.setattr("trailforge.evaluation.results.compare._DRAWS_AT_ONCE", 120)
     assert paired_bootstrap(values, resamples=999) == at_once
     with pytest.raises(ValueError, match="no differences"):
         paired_bootstrap([])

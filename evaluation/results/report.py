@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trailforge.evaluation.builds import describe_build
-from trailforge.evaluation.failures import TAGS
 from trailforge.evaluation.folder import Evaluation
 from trailforge.evaluation.prices import ModelPrice
-from trailforge.evaluation.table import (
+from trailforge.evaluation.results.failures import TAGS
+from trailforge.evaluation.results.table import (
     LEGEND,
     CellEstimate,
     EvaluationTable,

@@ -2,7 +2,6 @@
 
 episode = make_episode(question, run, setting, costs=costs)
 summary = summarize(episodes)                                one agent over one back end
-average_ranks({"dense": {"nq": .38, "musique": .13}, …})     which is best over all cells
 """
 
 from __future__ import annotations
@@ -11,14 +10,14 @@ import hashlib
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean, variance
 from types import MappingProxyType
-from typing import Literal, TypeVar, get_args
+from typing import Literal, get_args
 
 from trailforge.evaluation.agents import AgentRun
-from trailforge.evaluation.failures import asked_at, is_right, read_texts, tag_failures
+from trailforge.evaluation.results.failures import asked_at, is_right, read_texts, tag_failures
 from trailforge.protocols.browse import Gold, with_gold
 from trailforge.rewards import (
     ChoiceChance,
@@ -39,9 +38,6 @@ from trailforge.schemas import (
     SupportingDocument,
     TrajectoryReward,
 )
-
-Competitor = TypeVar("Competitor", bound=Hashable)
-Cell = TypeVar("Cell", bound=Hashable)
 
 # One episode
 
@@ -393,22 +389,3 @@ def estimate_pass_at_k(episodes: int, passed: int, k: int) -> float:
     if not (0 <= passed <= episodes and 1 <= k <= episodes):
         raise ValueError(f"pass@{k} of {episodes} episodes, {passed} of them right")
     return 1.0 - math.comb(episodes - passed, k) / math.comb(episodes, k)
-
-
-def average_ranks(scores: Mapping[Competitor, Mapping[Cell, float]]) -> dict[Competitor, float]:
-    """Return the mean rank of each competitor over the cells, 1.0 for one that has the highest score in all.
-
-    Competitors that tie in a cell all have the mean of the ranks that they share. Raises `InvalidInput` for one that
-    lacks a cell which another has, as ranks in different company do not compare.
-    """
-    cells = list(dict.fromkeys(cell for of in scores.values() for cell in of))
-    for competitor, of in scores.items():
-        if lacking := [cell for cell in cells if cell not in of]:
-            raise InvalidInput(f"{competitor} has no score in {', '.join(map(str, lacking))}; rank those that have all")
-    ranks: dict[Competitor, list[float]] = {competitor: [] for competitor in scores}
-    for cell in cells:
-        row = {competitor: of[cell] for competitor, of in scores.items()}
-        for competitor, value in row.items():
-            better, alike = sum(other > value for other in row.values()), sum(other == value for other in row.values())
-            ranks[competitor].append(better + (alike + 1) / 2)
-    return {competitor: fmean(places) for competitor, places in ranks.items() if places}

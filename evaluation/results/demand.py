@@ -1,4 +1,4 @@
-"""Quotas for new questions (`pipelines.demand`) from what an agent fails at, without a second run.
+"""Quotas for new questions (`pipelines.sources.demand`) from what an agent fails at, without a second run.
 
 Attempts are put together by what their questions are like, and by how they failed and over which back end where that is
 asked for. Cells in which more attempts fail than in all are weak; their quotas are in proportion to how often they do.
@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trailforge.evaluation.failures import is_right
 from trailforge.evaluation.folder import read_episodes, read_evaluation
-from trailforge.pipelines import Demand, Quota, Traits, traits_of
+from trailforge.evaluation.results.failures import is_right
+from trailforge.pipelines.sources import Demand, Quota, Traits, traits_of
 from trailforge.schemas import AgentEpisode, InvalidInput, Question
 
 _MOST_HOPS, _ROUNDED = 4, 4

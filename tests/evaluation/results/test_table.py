@@ -10,14 +10,13 @@ import pytest
 
 from tests.support.agent_episodes import COSTS, episode
 from tests.support.evaluations import AGENTS, BACKENDS, evaluation, play_cell, whole_folder, write_folder
-from trailforge.evaluation.folder import BackendChoice
-from trailforge.evaluation.metrics import MEASURES, summarize
-from trailforge.evaluation.table import (
+from trailforge.evaluation.folder import BackendChoice, lighten
+from trailforge.evaluation.results.metrics import MEASURES, summarize
+from trailforge.evaluation.results.table import (
     LEGEND,
     EvaluationTable,
     TableRow,
     TagShare,
-    lighten,
     make_table,
     measure_stability,
     read_table,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.agent_episodes import episode
-from trailforge.evaluation.failures import is_borne_out, is_right, read_texts, tag_failures
+from trailforge.evaluation.results.failures import is_borne_out, is_right, read_texts, tag_failures
 from trailforge.schemas import Message
 from trailforge.schemas.agent_episode import AgentCall, AgentSearch, AgentStop
 

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from tests.support.agent_episodes import COSTS, run_of, setting
 from tests.support.evaluations import evaluation
 from trailforge.cli import app
-from trailforge.evaluation.demand import (
+from trailforge.evaluation.folder import EPISODES, AgentChoice, BackendChoice, write_evaluation
+from trailforge.evaluation.results.demand import (
     demand_band,
     demand_weak,
     find_cells,
@@ -19,9 +20,8 @@ from trailforge.evaluation.demand import (
     share_failed,
     split_by_band,
 )
-from trailforge.evaluation.folder import EPISODES, AgentChoice, BackendChoice, write_evaluation
-from trailforge.evaluation.metrics import make_episode
-from trailforge.pipelines.demand import Quota, read_demand
+from trailforge.evaluation.results.metrics import make_episode
+from trailforge.pipelines.sources.demand import Quota, read_demand
 from trailforge.schemas import Hop, InvalidInput, Passage, Question, to_dict, write_parquet
 from trailforge.schemas.agent_episode import AgentEpisode
 

@@ -17,21 +17,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from trailforge.evaluation.compare import bootstrap_mean
-from trailforge.evaluation.folder import BackendChoice, Evaluation, read_episodes, read_evaluation
-from trailforge.evaluation.metrics import (
+from trailforge.evaluation.folder import BackendChoice, Evaluation, lighten, read_episodes, read_evaluation
+from trailforge.evaluation.prices import mean_cost
+from trailforge.evaluation.results.compare import average_ranks, bootstrap_mean
+from trailforge.evaluation.results.metrics import (
     MEASURES,
     Choice,
     EpisodeSummary,
     Spread,
-    average_ranks,
     by_choice,
     by_question,
     mean_chance,
     measure_spread,
     summarize,
 )
-from trailforge.evaluation.prices import mean_cost
 from trailforge.schemas import AgentEpisode
 
 RESAMPLES = 2_000
@@ -197,18 +196,6 @@ class Stability:
     """Unbiased variance of its means over agents and models; None: there is but one of them."""
     rank: float | None
     """Mean rank among the back ends."""
-
-
-def lighten(episode: AgentEpisode) -> AgentEpisode:
-    """Return the episode with all that is counted and none of the texts that it read or wrote, so that memory holds
-    many.
-    """
-    bare = tuple(replace(message, content="") for message in episode.messages)
-    nothing: dict[str, Any] = dict.fromkeys(
-        ("document_ids", "titles", "source_ids", "source_titles", "scores", "triples"), ()
-    )
-    searches = tuple(replace(search, **nothing) for search in episode.searches)
-    return replace(episode, messages=bare, searches=searches, calls=())
 
 
 def read_table(folder: Path) -> EvaluationTable:

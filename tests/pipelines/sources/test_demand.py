@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.pipelines.demand import Demand, Quota, Traits, pick, read_demand, relation_of, traits_of, write_demand
+from trailforge.pipelines.sources.demand import (
+    Demand,
+    Quota,
+    Traits,
+    pick,
+    read_demand,
+    relation_of,
+    traits_of,
+    write_demand,
+)
 from trailforge.schemas import Hop, InvalidInput, Question
 
 
