@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 from trailforge.filters.base import count_faults
@@ -189,7 +190,7 @@ def find_tag(thought: str) -> str:
 
 def find_unseen_names(thought: str, known: Sequence[str]) -> Iterator[str]:
     """Return the names and numbers of a thought that stand in nothing of what is known."""
-    seen = _Seen(known)
+    seen = _seen(tuple(known))
     text = _POSITIONS.sub(lambda found: " " * len(found[0]), thought)
     tokens = list(_TOKEN.finditer(text))
     for at, found in enumerate(tokens):
@@ -211,7 +212,7 @@ def find_unseen_facts(thought: str, known: Sequence[str]) -> Iterator[str]:
     Words are compared by stems: "adhered" is known where "adheres" is. Words about looking something up say nothing of
     the world.
     """
-    seen = _Seen(known)
+    seen = _seen(tuple(known))
     counted = re.compile(rf"(?:[a-z-]+ +)?(?:{_COUNTED})\b", re.IGNORECASE)
     words = [word for row in _NUMBER_WORDS for word in row]
     for found in re.finditer(rf"\b(?:{'|'.join(words)}|thrice)\b", thought):
@@ -247,6 +248,12 @@ def _uncompared(word: str) -> list[str]:
 def _readings(word: str) -> list[str]:
     """A word with and without its possessive."""
     return [word, re.sub(r"['’][sS]?$", "", word)]
+
+
+@lru_cache(maxsize=8)
+def _seen(texts: tuple[str, ...]) -> _Seen:
+    """Kept, as one row's thoughts and names are held against the same texts one by one."""
+    return _Seen(texts)
 
 
 class _Seen:
