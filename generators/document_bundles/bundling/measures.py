@@ -26,6 +26,8 @@ from trailforge.retrieval import split_sentences, words_of
 _FEWEST_LETTERS = 3
 _SAY_NOTHING = frozenset().union(*COMMON_WORDS.values())
 _FIGURE = re.compile(r"\d")
+_ALWAYS_RARE, _RARE_SHARE = 10, 0.03
+"""Documents that may have a rare word."""
 _MOST_FACTS = 8
 """Facts of a document beside another that count: a long one is not better for being long."""
 
@@ -124,6 +126,11 @@ class AllDocuments:
         / with it)."""
         least = min(self._weight(first), self._weight(second))
         return self._weight(set(first) & set(second)) / least if least else 0.0
+
+    def is_rare(self, term: str) -> bool:
+        """Tell whether a word of a term stands in few of the documents."""
+        most = max(_ALWAYS_RARE, _RARE_SHARE * self.documents)
+        return any(self.frequencies.get(word, 0) <= most for word in words_of(term))
 
     def _weight(self, words: Collection[str]) -> float:
         return sum(math.log(self.documents / max(self.frequencies.get(word, 1), 1)) for word in sorted(words))

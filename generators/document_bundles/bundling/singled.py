@@ -10,16 +10,21 @@ words beside them.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 from trailforge.generators.document_bundles.bundling.figures import figures_of
 from trailforge.generators.document_bundles.bundling.names import joining_names
-from trailforge.retrieval import CaseCounts, names_of, split_sentences, words_of
+from trailforge.retrieval import COMMON_WORDS, CaseCounts, names_of, split_sentences, words_of
 from trailforge.retrieval.entities import merge_short_names
+
+if TYPE_CHECKING:
+    from trailforge.generators.document_bundles.bundling.measures import AllDocuments
 
 _TITLE = (
     r"(?:mr|mrs|ms|miss|dr|sen|rep|reps|gov|lt|sgt|capt|col|gen|prof|det|sir|lady|judge|justice|senators?|governor|mayor|"
@@ -50,14 +55,16 @@ _ENDINGS = {
     ),
 }
 _KIND_BY_ENDING = {word: kind for kind, words in _ENDINGS.items() for word in words.split()}
-_SYSTEM = re.compile(r"[a-z][A-Z]|[A-Z]{3}|[A-Za-z]-?\d")
 _MARKED = re.compile(r"(?<![\w-])(?:[^\W\d_a-z]\w|\d)[\w.,-]*")
 _MOST_NAMES = 4
 """In a sentence that tells something of each."""
 _OFTEN = 0.2
 """Of the sentences."""
 _MOST_COUNTED = 4.0
-_TOLD_KINDS = frozenset({"persons", "acts", "works", "systems"})
+_LETTERS = re.compile(r"[^\W\d_]{3,}(?:[-'’][^\W\d_]+)*")
+_LISTED_KINDS = frozenset({"sums", "shares"})
+_FEWEST_LISTED = 4
+_TOLD_KINDS = frozenset({"persons", "acts", "works"})
 """Of which something is told beside figures; places and organisations mostly say where something is, or who said it."""
 
 
@@ -66,14 +73,16 @@ class Singled(NamedTuple):
 
     name: str
     kind: str
-    """The kind: `persons`, `organisations`, `places`, `acts`, `works`, `systems`; or the kind of the figures beside
-    them."""
+    """The kind: `persons`, `organisations`, `places`, `acts`; of papers `works` and `names`, which may be methods, data
+    or languages; or the kind of the figures beside them."""
     said: str
     """The other document's sentence about it."""
     answer: str
     """The sentence about it in the document that tells of several."""
     others: tuple[tuple[str, str], ...]
     """The others of the kind that this document tells of, each with its sentence."""
+    is_name: bool
+    """Whether it is a name, and no two words before a figure in a list."""
     weight: float
     """How much this may be worth: 1 where each of the several has a figure of one kind, else a half; half as much
     where there is one other."""
@@ -102,26 +111,33 @@ class ToldThings:
     @cached_property
     def places(self) -> Mapping[str, tuple[tuple[int, int, int], ...]]:
         """For each name where it stands: number of the sentence, start and end there."""
-        found: dict[str, list[tuple[int, int, int]]] = {}
-        for name in sorted(self.names, key=len, reverse=True):
-            forms = _forms(name, self.names)
-            pattern = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, forms))})(?![\w-])")
-            found[name] = [
-                (number, match.start(), match.end())
-                for number, sentence in enumerate(self._folded)
-                for match in pattern.finditer(sentence)
-            ]
-        return {name: tuple(spans) for name, spans in found.items() if spans}
+        whole, starts = "\n".join(self._folded), list(accumulate((len(each) + 1 for each in self._folded), initial=0))
+        found: dict[str, tuple[tuple[int, int, int], ...]] = {}
+        for name in self.names:
+            forms = "|".join(map(re.escape, _forms(name, self._last_words)))
+            spans = [match.span() for match in re.finditer(rf"(?<![\w-])(?:{forms})(?![\w-])", whole)]
+            at = [(bisect_right(starts, start) - 1, start, end) for start, end in spans]
+            inside = [(number, start - starts[number], end - starts[number]) for number, start, end in at]
+            if kept := tuple(each for each in inside if not self.sentences[each[0]][each[1]].islower()):
+                found[name] = kept
+        return found
+
+    @cached_property
+    def _last_words(self) -> Counter[str]:
+        return Counter(name.rsplit(" ", 1)[-1] for name in self.names)
 
     @cached_property
     def kinds(self) -> Mapping[str, str]:
         """The kind of each name, as far as the words beside it tell."""
         return {name: kind for name, spans in self.places.items() if (kind := self._kind(name, spans))}
 
-    def _kind(self, name: str, spans: Iterable[tuple[int, int, int]]) -> str:
+    def _kind(self, name: str, spans: Sequence[tuple[int, int, int]]) -> str:
         last = name.rsplit(" ", 1)[-1]
         if (ending := _KIND_BY_ENDING.get(last)) and " " in name:
             return ending
+        if self.is_paper:
+            cited = sum(bool(_WORK_AFTER.match(self._folded[number][end : end + 30])) for number, _, end in spans)
+            return "works" if 3 * cited >= len(spans) else "names"
         found: Counter[str] = Counter()
         for number, start, end in spans:
             sentence = self._folded[number]
@@ -129,13 +145,31 @@ class ToldThings:
             found["persons"] += bool(_PERSON_BEFORE.search(before)) + bool(_PERSON_AFTER.match(after))
             is_last = end - start == len(last) < len(name) and not last.endswith("s")
             found["persons"] += 2 * is_last  # by a last name alone; Colts and Chiefs are none
-            written = self.sentences[number][start:end]
-            found["places"] += bool(_PLACE_BEFORE.search(before)) and not written.isupper()
-            if self.is_paper:
-                found["works"] += bool(_WORK_AFTER.match(after))
-                found["systems"] += bool(_SYSTEM.search(written)) and " " not in name
+            found["places"] += bool(_PLACE_BEFORE.search(before)) and not self.sentences[number][start:end].isupper()
         kind, count = max(found.items(), key=lambda each: each[1])
-        return kind if 3 * count >= len(tuple(spans)) and count else ""
+        return kind if count and 3 * count >= len(spans) else ""
+
+    @cached_property
+    def terms(self) -> Mapping[str, tuple[int, ...]]:
+        """For each pair of neighbouring words that say something the sentences that have it."""
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for number, sentence in enumerate(self._folded):
+            words = _LETTERS.findall(sentence)
+            pairs = {f"{one} {two}" for one, two in pairwise(words) if not {one, two} & COMMON_WORDS}
+            for pair in pairs:
+                found[pair].append(number)
+        return {pair: tuple(numbers) for pair, numbers in found.items()}
+
+    @cached_property
+    def listed(self) -> Mapping[str, Mapping[int, str]]:
+        """By kind of figures, of which at least four sentences have a different one each, those sentences with their
+        first figure."""
+        found: defaultdict[str, dict[int, str]] = defaultdict(dict)
+        for number, sentence in enumerate(self.sentences):
+            for figure in figures_of(sentence):
+                if figure.kind in _LISTED_KINDS and figure.text not in found[figure.kind].values():
+                    found[figure.kind].setdefault(number, figure.text)
+        return {kind: items for kind, items in found.items() if len(items) >= _FEWEST_LISTED}
 
     @cached_property
     def figures(self) -> Mapping[str, Mapping[str, tuple[str, int]]]:
@@ -173,7 +207,7 @@ class ToldThings:
         named = frozenset(words_of(name))
         numbers = dict.fromkeys(number for number, *_ in self.places.get(name, ()) if number not in apart)
         found = [
-            (len(self.marks(number) - named.union(known)), -number)
+            (len(self.marks[number] - named.union(known)), -number)
             for number in numbers
             if self.names_in[number] <= _MOST_NAMES and number not in self.speeches.get(name, ())
         ]
@@ -198,17 +232,18 @@ class ToldThings:
         """The number of names in each sentence."""
         return Counter(number for spans in self.places.values() for number in {number for number, *_ in spans})
 
-    def marks(self, number: int) -> frozenset[str]:
-        """The figures and words with a capital of a sentence."""
-        return frozenset(words_of(" ".join(_MARKED.findall(self.sentences[number]))))
+    @cached_property
+    def marks(self) -> tuple[frozenset[str], ...]:
+        """The figures and words with a capital of each sentence."""
+        return tuple(frozenset(words_of(" ".join(_MARKED.findall(sentence)))) for sentence in self.sentences)
 
 
-def _forms(name: str, names: Iterable[str]) -> list[str]:
+def _forms(name: str, last_words: Mapping[str, int]) -> list[str]:
     """A name, and its last word where no other name ends so."""
     words = name.split(" ")
     last = words[-1]
     is_own = len(words) in (2, 3) and last not in _KIND_BY_ENDING and len(last) > 2
-    return [name, last] if is_own and sum(each.split(" ")[-1] == last for each in names) == 1 else [name]
+    return [name, last] if is_own and last_words[last] == 1 else [name]
 
 
 def prepare(documents: Sequence[tuple[str, str]], papers: Sequence[bool]) -> list[ToldThings]:
@@ -228,14 +263,16 @@ def prepare(documents: Sequence[tuple[str, str]], papers: Sequence[bool]) -> lis
     ]
 
 
-def count_singled(first: ToldThings, second: ToldThings) -> float:
+def count_singled(first: ToldThings, second: ToldThings, archive: AllDocuments) -> float:
     """Return how many things one of two documents singles out of several of the other, by their weights, 0 to 4.
 
-    A thing counts once.
+    A thing counts once, and only if few documents of the archive have it: of what all speak more is known than the two
+    documents tell.
     """
     found: dict[str, float] = {}
     for each in (*singled_out(first, second), *singled_out(second, first)):
-        found[each.name] = max(found.get(each.name, 0.0), each.weight)
+        if each.name in archive.few if each.is_name else archive.is_rare(each.name):
+            found[each.answer] = max(found.get(each.answer, 0.0), each.weight)
     return min(_MOST_COUNTED, sum(found.values()))
 
 
@@ -250,6 +287,26 @@ def singled_out(first: ToldThings, second: ToldThings) -> Iterator[Singled]:
         if said := first.told(name, second.words):
             yield from _by_figures(name, said, first, second)
             yield from _by_kind(name, said, first, second)
+    yield from _by_terms(first, second)
+
+
+def _by_terms(first: ToldThings, second: ToldThings) -> Iterator[Singled]:
+    """What a list of sums or shares tells of, by two words that the other document has, too."""
+    known = " ".join(first.sentences).casefold()
+    shared = {term: numbers for term, numbers in second.terms.items() if term in first.terms}
+    for kind, items in second.listed.items():
+        of_item: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
+        for term, numbers in shared.items():
+            held = [number for number in numbers if number in items]
+            if len(held) == 1 and items[held[0]] not in known:
+                told = [(len(first.marks[n] - second.words), -n) for n in first.terms[term]]
+                count, number = max(told)
+                if count:
+                    of_item[held[0]].append((term, first.sentences[-number]))
+        for number, terms in sorted(of_item.items()):
+            term, said = max(terms, key=lambda each: (len(each[0]), each))
+            others = tuple((text, second.sentences[n]) for n, text in items.items() if n != number)
+            yield Singled(term, kind, said, second.sentences[number], others, False, 1.0)
 
 
 def _by_figures(name: str, said: str, first: ToldThings, second: ToldThings) -> Iterator[Singled]:
@@ -262,7 +319,7 @@ def _by_figures(name: str, said: str, first: ToldThings, second: ToldThings) -> 
         }
         kept = _apart(name, others, second)
         if kept and figure not in known:
-            yield Singled(name, kind, said, second.sentences[number], kept, 1.0 if len(kept) > 1 else 0.5)
+            yield Singled(name, kind, said, second.sentences[number], kept, True, 1.0 if len(kept) > 1 else 0.5)
 
 
 def _by_kind(name: str, said: str, first: ToldThings, second: ToldThings) -> Iterator[Singled]:
@@ -272,7 +329,7 @@ def _by_kind(name: str, said: str, first: ToldThings, second: ToldThings) -> Ite
     told = {other: second.told(other, without=name) for other, of in second.kinds.items() if of == kind}
     kept = _apart(name, {other: sentence for other, sentence in told.items() if sentence}, second)
     if kept:
-        yield Singled(name, kind, said, answer, kept, 0.5 if len(kept) > 1 else 0.25)
+        yield Singled(name, kind, said, answer, kept, True, 0.5 if len(kept) > 1 else 0.25)
 
 
 def _apart(name: str, others: Mapping[str, str], within: ToldThings) -> tuple[tuple[str, str], ...]:

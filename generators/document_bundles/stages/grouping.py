@@ -301,7 +301,7 @@ def _worths(
         for one, other in combinations(rows, 2):
             known = _known((one, other), meta, vectors, config.event_days)
             if things:
-                known = known._replace(singled=count_singled(things[one], things[other]))
+                known = known._replace(singled=count_singled(things[one], things[other], meta.archive))
             yield (one, other), worth_of_pair(facts[one], facts[other], known, meta.archive, config)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.growth import is_linear
+from trailforge.generators.document_bundles.bundling.measures import AllDocuments
 from trailforge.generators.document_bundles.bundling.singled import (
     Singled,
     ToldThings,
@@ -28,6 +29,10 @@ def told(*texts: str, titles: tuple[str, ...] = ("Bills", "A visit"), is_paper: 
     return prepare(list(zip(titles, texts, strict=True)), [is_paper] * len(texts))
 
 
+def archive(*few: str, documents: int = 100, **frequencies: int) -> AllDocuments:
+    return AllDocuments(name_words=set(), few=set(few), documents=documents, frequencies=frequencies)
+
+
 def test_a_thing_with_a_figure_is_one_of_several_with_figures_of_the_kind() -> None:
     bills, visit = told(BILLS, VISIT)
     found = list(singled_out(visit, bills))
@@ -41,7 +46,9 @@ def test_a_thing_with_a_figure_is_one_of_several_with_figures_of_the_kind() -> N
         "slipway act": "The Slipway Act lends up to $1.5 million.",
     }
     assert list(singled_out(bills, visit)) == [], "the visit tells of one bill"
-    assert count_singled(bills, visit) == count_singled(visit, bills) == 1.0
+    assert count_singled(bills, visit, archive("harbour repair act")) == 1.0
+    assert count_singled(visit, bills, archive("harbour repair act")) == 1.0
+    assert count_singled(bills, visit, archive("mara lund")) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -76,6 +83,20 @@ def test_a_list_of_names_tells_of_none_of_them() -> None:
     listed = "In Visby met Mara Lund, Ada Moe, Tom Berg, Nils Dahl and the Harbour Repair Act of Slite."
     bills, names = told(BILLS, listed)
     assert list(singled_out(names, bills)) == []
+
+
+LISTED = "It pays\n$5 million for ferry boats\n$3 million for fish ladders\n$9 million for roads\n$2 million for all"
+
+
+def test_of_a_list_of_sums_two_words_say_which_one_the_other_document_tells_of() -> None:
+    several, one = told(LISTED, "In Klinte the Norlin line waits for its ferry boats.")
+    (found,) = singled_out(one, several)
+    assert (found.name, found.kind, found.answer) == ("ferry boats", "sums", "$5 million for ferry boats")
+    assert [figure for figure, _ in found.others] == ["$3 million", "$9 million", "$2 million"]
+    assert count_singled(one, several, archive(ferry=10, boats=99)) == 1.0
+    assert count_singled(one, several, archive(ferry=11, boats=99)) == 0.0, "all speak of it"
+    known, _ = told("It gives $5 million for ferry boats in Klinte.", LISTED)
+    assert list(singled_out(known, several)) == [], "it says the sum"
 
 
 def test_works_and_systems_are_things_of_papers_alone() -> None:
