@@ -15,6 +15,7 @@ from trailforge.generators.document_bundles.bundling.singled import ToldThings, 
 from trailforge.generators.document_bundles.search_thoughts import join_phrases
 from trailforge.inference import object_schema
 from trailforge.protocols.nl_dag import SearchPlan, render
+from trailforge.retrieval import CaseCounts
 from trailforge.retrieval.papers import cut_paper, cut_text
 from trailforge.schemas import (
     Bundle,
@@ -55,10 +56,13 @@ def shown_text(document: SourceDocument, longest: int) -> str:
     return cut_paper(document.text, longest) if document.kind == "academic" else cut_text(document.text, longest)
 
 
-def told_things(documents: Sequence[SourceDocument], longest: int) -> list[ToldThings]:
-    """Return what prompts show of documents, prepared for finding what one singles out of several things of another."""
+def told_things(
+    documents: Sequence[SourceDocument], longest: int, counts: CaseCounts | None = None
+) -> list[ToldThings]:
+    """Return what prompts show of a bundle's documents, prepared for finding what one singles out of several things of
+    another; see `singled.prepare`."""
     shown = [(document.title, shown_text(document, longest)) for document in documents]
-    return prepare(shown, [document.kind == "academic" for document in documents])
+    return prepare(shown, [document.kind == "academic" for document in documents], counts)
 
 
 def describe_sources(documents: Sequence[SourceDocument]) -> str:

@@ -22,6 +22,8 @@ from trailforge.generators.document_bundles.bundling.figures import figures_of
 from trailforge.generators.document_bundles.bundling.names import joining_names
 from trailforge.retrieval import COMMON_WORDS, CaseCounts, names_of, split_sentences, words_of
 from trailforge.retrieval.entities import merge_short_names
+from trailforge.rewards import spell_in_figures
+from trailforge.rewards.reading import fold
 
 if TYPE_CHECKING:
     from trailforge.generators.document_bundles.bundling.measures import AllDocuments
@@ -62,6 +64,7 @@ _OFTEN = 0.2
 """Of the sentences."""
 _MOST_COUNTED = 4.0
 _LETTERS = re.compile(r"[^\W\d_]{3,}(?:[-'’][^\W\d_]+)*")
+_SCALES = frozenset({"thousand", "million", "billion", "trillion", "percent", "dollars"})
 _LISTED_KINDS = frozenset({"sums", "shares"})
 _FEWEST_LISTED = 4
 _TOLD_KINDS = frozenset({"persons", "acts", "works"})
@@ -187,6 +190,14 @@ class ToldThings:
             found.setdefault(name, {}).setdefault(figure.kind, (figure.text, number))
         return found
 
+    def has_figure(self, figure: str) -> bool:
+        """Tell whether the document has a figure, in whatever form: $3 million, $3,000,000."""
+        return f" {_spelled(figure)} " in self._in_figures
+
+    @cached_property
+    def _in_figures(self) -> str:
+        return f" {_spelled(' '.join(self.sentences))} "
+
     def is_about(self, name: str) -> bool:
         """Tell whether a name stands in the title or in many sentences: a reader thinks of it first."""
         held = len({number for number, *_ in self.places[name]})
@@ -238,6 +249,11 @@ class ToldThings:
         return tuple(frozenset(words_of(" ".join(_MARKED.findall(sentence)))) for sentence in self.sentences)
 
 
+def _spelled(text: str) -> str:
+    """A text with its numbers as plain figures, in words that are parted by single spaces."""
+    return " ".join(re.findall(r"[\w.]*\w", spell_in_figures(fold(text))))
+
+
 def _forms(name: str, last_words: Mapping[str, int]) -> list[str]:
     """A name, and its last word where no other name ends so."""
     words = name.split(" ")
@@ -246,9 +262,14 @@ def _forms(name: str, last_words: Mapping[str, int]) -> list[str]:
     return [name, last] if is_own and last_words[last] == 1 else [name]
 
 
-def prepare(documents: Sequence[tuple[str, str]], papers: Sequence[bool]) -> list[ToldThings]:
-    """Prepare the documents of a bundle, given by title and text as they are shown; `papers`: which are."""
-    counts = CaseCounts.of(text for _, text in documents)
+def prepare(
+    documents: Sequence[tuple[str, str]], papers: Sequence[bool], counts: CaseCounts | None = None
+) -> list[ToldThings]:
+    """Prepare the documents of a bundle, given by title and text as they are shown.
+
+    `papers`: which of them are. `counts`: over the texts of the archive; by default over these alone.
+    """
+    counts = counts or CaseCounts.of(text for _, text in documents)
     found = joining_names(merge_short_names([names_of(title, text, counts) for title, text in documents]))
     return [
         ToldThings(
@@ -292,13 +313,17 @@ def singled_out(first: ToldThings, second: ToldThings) -> Iterator[Singled]:
 
 def _by_terms(first: ToldThings, second: ToldThings) -> Iterator[Singled]:
     """What a list of sums or shares tells of, by two words that the other document has, too."""
-    known = " ".join(first.sentences).casefold()
-    shared = {term: numbers for term, numbers in second.terms.items() if term in first.terms}
+    about = frozenset(words_of(second.title)) | _SCALES
+    shared = {
+        term: numbers
+        for term, numbers in second.terms.items()
+        if term in first.terms and about.isdisjoint(term.split(" "))
+    }
     for kind, items in second.listed.items():
         of_item: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
         for term, numbers in shared.items():
             held = [number for number in numbers if number in items]
-            if len(held) == 1 and items[held[0]] not in known:
+            if len(held) == 1 and not first.has_figure(items[held[0]]):
                 told = [(len(first.marks[n] - second.words), -n) for n in first.terms[term]]
                 count, number = max(told)
                 if count:
@@ -310,7 +335,6 @@ def _by_terms(first: ToldThings, second: ToldThings) -> Iterator[Singled]:
 
 
 def _by_figures(name: str, said: str, first: ToldThings, second: ToldThings) -> Iterator[Singled]:
-    known = " ".join(first.sentences).casefold()
     for kind, (figure, number) in second.figures.get(name, {}).items():
         others = {
             other: second.sentences[of[kind][1]]
@@ -318,7 +342,7 @@ def _by_figures(name: str, said: str, first: ToldThings, second: ToldThings) -> 
             if kind in of and of[kind][0] != figure and second.kinds.get(other) == second.kinds.get(name, "none")
         }
         kept = _apart(name, others, second)
-        if kept and figure not in known:
+        if kept and not first.has_figure(figure):
             yield Singled(name, kind, said, second.sentences[number], kept, True, 1.0 if len(kept) > 1 else 0.5)
 
 

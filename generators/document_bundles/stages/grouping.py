@@ -113,6 +113,7 @@ class _Meta:
     """Which of them are."""
     names: list[dict[str, float]]
     """See `name_weights`."""
+    counts: CaseCounts
     archive: AllDocuments
     sketches: np.ndarray
     """See `copies.sketch`."""
@@ -224,6 +225,7 @@ def _meta(folder: Path, shards: Sequence[Shard], config: BundleConfig) -> _Meta:
         published=[published for _, _, _, published, _ in known],
         papers=[is_paper for *_, is_paper in known],
         names=name_weights(names, config, counts, [source for _, source, *_ in known]),
+        counts=counts,
         archive=AllDocuments(
             name_words=frozenset(word for each in names for name in each for word in words_of(name.key)),
             few=few_names(names, config),
@@ -296,7 +298,7 @@ def _worths(
     for rows in bundling.bundles:
         documents = [text_at(meta.files[row]) for row in rows]
         facts = {row: ToldFacts.of(each.title, each.text) for row, each in zip(rows, documents, strict=True)}
-        told = told_things(documents, run.writer.longest_document) if config.singled_weight else []
+        told = told_things(documents, run.writer.longest_document, meta.counts) if config.singled_weight else []
         things = dict(zip(rows, told, strict=False))
         for one, other in combinations(rows, 2):
             known = _known((one, other), meta, vectors, config.event_days)

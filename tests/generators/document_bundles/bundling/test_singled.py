@@ -95,7 +95,7 @@ def test_of_a_list_of_sums_two_words_say_which_one_the_other_document_tells_of()
     assert [figure for figure, _ in found.others] == ["$3 million", "$9 million", "$2 million"]
     assert count_singled(one, several, archive(ferry=10, boats=99)) == 1.0
     assert count_singled(one, several, archive(ferry=11, boats=99)) == 0.0, "all speak of it"
-    known, _ = told("It gives $5 million for ferry boats in Klinte.", LISTED)
+    known, _ = told("It gives $5,000,000 for ferry boats in Klinte.", LISTED)
     assert list(singled_out(known, several)) == [], "it says the sum"
 
 
