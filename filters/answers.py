@@ -190,7 +190,7 @@ def names_two_sides(row: BundleQuestion) -> bool:
 def _is_listed(question: str, answer: str) -> bool:
     """Whether a question asks which of three or more, and has the answer among them."""
     for found in _CHOICE_OF.finditer(question):
-        items = re.split(r", (?:and |or )?| and | or ", found[1])
+        items = [re.sub("^the ", "", item) for item in re.split(r", (?:and |or )?| and | or ", found[1])]
         is_list = len(items) >= _FEWEST_ITEMS and all(item[:1].isupper() or item[:1].isdigit() for item in items[1:])
         bare = [normalize_answer(item) for item in items]
         if is_list and any(item.startswith(answer) or item.endswith(answer) for item in bare):

@@ -40,6 +40,8 @@ _YEAR_OF_DATE = re.compile(
 )
 """News say the day, and the year stands at their head."""
 """`37.1`, `13,000`."""
+_COMPOUND = re.compile(r"(?<![\w-])\w+-(?P<noun>[a-z]+)\b")
+"""`three-point`, `12-page`."""
 _DOUBLE = re.compile(r"\brather than\b|\binstead of\b", re.IGNORECASE)
 _PART_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _LONGEST_FACT, _LONGEST_CAUSE = 15, 80
@@ -218,7 +220,8 @@ def answer_in_question(row: BundleQuestion) -> Verdict:
     offers them to choose from.
     """
     texts = () if row.options or names_two_sides(row) else (row.question, *(node.query for node in row.dag_nodes))
-    leaks = [(gold, text) for text in texts for gold in (row.answer, *row.aliases) if mentions(text, gold)]
+    golds = (row.answer, *row.aliases)
+    leaks = [(gold, text) for text in texts for gold in golds if mentions(_without_other_counts(text, gold), gold)]
     return count_faults("answer_in_question", leaks, lambda leak: "{!r} stands in {!r}".format(*leak))
 
 
@@ -262,6 +265,15 @@ def stale_document(row: BundleQuestion, documents: Mapping[str, SourceDocument],
     days = (date.fromisoformat((oldest.published or "")[:10]) - date.fromisoformat(since)).days
     detail = f"{oldest.id} is of {oldest.published}, before {since}" if days < 0 else ""
     return Verdict(keep=days >= 0, reason="stale_document", score=float(days), detail=detail)
+
+
+def _without_other_counts(text: str, gold: str) -> str:
+    """A text without compounds of a number, where the answer is one and the text asks of something else than what they
+    count: three of `three-point shots` is no count of shots, and three of a `three-page report` one of its pages."""
+    if not spell_in_figures(fold(gold)).strip().isdecimal():
+        return text
+    asked = content_stems(_COMPOUND.sub(" ", text))
+    return _COMPOUND.sub(lambda found: found[0] if content_stems(found["noun"]) & asked else " ", text)
 
 
 def _bare(score: str) -> str:

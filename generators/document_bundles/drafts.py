@@ -6,13 +6,16 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import permutations
 from typing import Any
 
 from trailforge.generators.document_bundles.bundling.joints import ToldNames, joints
+from trailforge.generators.document_bundles.bundling.singled import ToldThings, prepare, singled_out
 from trailforge.generators.document_bundles.search_thoughts import join_phrases
 from trailforge.inference import object_schema
 from trailforge.protocols.nl_dag import SearchPlan, render
+from trailforge.retrieval import CaseCounts
 from trailforge.retrieval.papers import cut_paper, cut_text
 from trailforge.schemas import (
     Bundle,
@@ -32,7 +35,7 @@ TOOLS: dict[SourceKind, str] = {"news": "News", "academic": "Academic", "general
 TYPES = ("factual", "single_choice", "causal", "multiple_choice")
 _MOST = {"hops": 6, "needs": 5, "options": 7, "correct": 5, "aliases": 6, "key_facts": 4}
 """Items of a list. A model that repeats itself fills any list that has no end."""
-_MOST_NAMES, _MOST_JOINTS = 5, 6
+_MOST_NAMES, _MOST_JOINTS, _MOST_SINGLED = 5, 4, 6
 _LONGEST_TOLD = 260
 """Characters of a sentence that a joint shows."""
 _LETTERED = re.compile(r"\s*\(?([A-Ha-h])[.):]\s+")
@@ -51,6 +54,15 @@ def shown_text(document: SourceDocument, longest: int) -> str:
     """Return what a prompt shows of a document: its beginning or, of a paper, the parts that say what it did and
     found."""
     return cut_paper(document.text, longest) if document.kind == "academic" else cut_text(document.text, longest)
+
+
+def told_things(
+    documents: Sequence[SourceDocument], longest: int, counts: CaseCounts | None = None
+) -> list[ToldThings]:
+    """Return what prompts show of a bundle's documents, prepared for finding what one singles out of several things of
+    another; see `singled.prepare`."""
+    shown = [(document.title, shown_text(document, longest)) for document in documents]
+    return prepare(shown, [document.kind == "academic" for document in documents], counts)
 
 
 def describe_sources(documents: Sequence[SourceDocument]) -> str:
@@ -77,25 +89,47 @@ def describe_finds(bundle: Bundle, documents: Sequence[SourceDocument], longest:
     """Describe what a rule finds that may join two documents, for the writer to look at first; empty where it finds
     nothing.
 
-    It lists for each two documents the names that both have; then names of which either one of two tells what the other
-    does not, with a sentence of each. No sentence stands twice.
+    First stand things that one document singles out of several of another, with what each says of them; then the names
+    that two documents have; then names of which either one of two tells what the other does not, with a sentence of
+    each. No sentence stands twice.
     """
     numbers = {document.id: number for number, document in enumerate(documents, start=1)}
-    told = {each.id: ToldNames.of(each.title, shown_text(each, longest)) for each in documents}
     linked = [link for link in bundle.links if link.names]
-    found = [(joint, link) for link in linked for joint in joints(told[link.first], told[link.second], link.names)]
-    lines = [
-        f"[{numbers[link.first]}] and [{numbers[link.second]}] both name {join_phrases(link.names[:_MOST_NAMES])}."
-        for link in linked
-    ]
     seen: set[str] = set()
+    lines = [
+        *_singled_lines(told_things(documents, longest), seen),
+        *(
+            f"[{numbers[link.first]}] and [{numbers[link.second]}] both name {join_phrases(link.names[:_MOST_NAMES])}."
+            for link in linked
+        ),
+    ]
+    told = {each.id: ToldNames.of(each.title, shown_text(each, longest)) for each in documents}
+    found = [(joint, link) for link in linked for joint in joints(told[link.first], told[link.second], link.names)]
+    most = len(seen) + 2 * _MOST_JOINTS
     for joint, link in sorted(found, key=lambda each: -each[0].weight):
-        if len(seen) < 2 * _MOST_JOINTS and seen.isdisjoint((joint.first, joint.second)):
+        if len(seen) < most and seen.isdisjoint((joint.first, joint.second)):
             seen |= {joint.first, joint.second}
             sides = ((numbers[link.first], joint.first), (numbers[link.second], joint.second))
             said = (f"[{number}] {cut_text(text, _LONGEST_TOLD)}" for number, text in sides)
             lines.append(f"Of {joint.name}: {' '.join(said)}")
     return "".join(f"- {line}\n" for line in lines)
+
+
+def _singled_lines(things: Sequence[ToldThings], seen: set[str]) -> Iterator[str]:
+    """A line for each thing that a document singles out of several of another, the best first; `seen` gets their
+    sentences."""
+    pairs = permutations(range(len(things)), 2)
+    found = [(each, one, other) for one, other in pairs for each in singled_out(things[one], things[other])]
+    names = set[str]()
+    for each, one, other in sorted(found, key=lambda each: -each[0].weight):
+        if len(names) < _MOST_SINGLED and each.name not in names and seen.isdisjoint((each.said, each.answer)):
+            names.add(each.name)
+            seen |= {each.said, each.answer}
+            several = join_phrases([*(name for name, _ in each.others[:_MOST_NAMES]), each.name])
+            yield (
+                f"[{other + 1}] tells of {several} ({each.kind}). Of {each.name} [{one + 1}] alone says: "
+                f"{cut_text(each.said, _LONGEST_TOLD)} And [{other + 1}]: {cut_text(each.answer, _LONGEST_TOLD)}"
+            )
 
 
 def reply_schema(count: int, *, is_bounded: bool = True) -> dict[str, Any]:

@@ -65,10 +65,9 @@ class BundleConfig:
     rare (`measures`)."""
     few_weight: float = 2.0
     """How much more a fact about a rare name counts when bundles are ranked."""
-    figure_weight: float = 8.0
-    """How much a kind of figures counts in the ranking of bundles, where one document has several of the kind and the
-    other tells which is meant, or where both have one of the same thing (`measures.count_figures`). 0: such figures are
-    not looked for."""
+    singled_weight: float = 8.0
+    """How much it counts in the ranking of bundles that one document singles out one of several things of a kind that
+    the other tells of (`singled.count_singled`). 0: such things are not looked for."""
     event_days: int = 2
     """Most days between news that may report one event, for the ranking of bundles."""
     window_days: int = 0
@@ -92,7 +91,7 @@ class BundleConfig:
             raise InvalidInput(f"{self.min_retold} is out of range", field="min_retold")
         if not 0 < self.few_share <= 1:
             raise InvalidInput(f"{self.few_share} is out of range", field="few_share")
-        for name in ("few_weight", "figure_weight"):
+        for name in ("few_weight", "singled_weight"):
             if getattr(self, name) < 0:
                 raise InvalidInput(f"{getattr(self, name)} is out of range", field=name)
         for name in ("window_days", "papers_window_days", "event_days"):

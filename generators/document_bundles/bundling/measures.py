@@ -2,8 +2,8 @@
 
 A question over two documents starts from what both name, and asks for what only one of them says of it. Two reports of
 one event that each say all of it carry no such question, however near they are; two on one programme or person, each
-with figures and names of its own, do (`worth_of_pair`); most of all where one has several figures of a kind, of which
-the other tells the one that is meant, or where each has its own beside one name (`figures`).
+with figures and names of its own, do (`worth_of_pair`); most of all where one tells of several things of a kind, and
+the other alone says which is meant (`singled`).
 """
 
 from __future__ import annotations
@@ -20,19 +20,16 @@ import numpy as np
 
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Leftover
 from trailforge.generators.document_bundles.bundling.content import COMMON_WORDS
-from trailforge.generators.document_bundles.bundling.figures import ToldFigures, choices, comparisons
 from trailforge.generators.document_bundles.bundling.units import ROUNDING, own_links
 from trailforge.retrieval import split_sentences, words_of
 
 _FEWEST_LETTERS = 3
 _SAY_NOTHING = frozenset().union(*COMMON_WORDS.values())
 _FIGURE = re.compile(r"\d")
+_ALWAYS_RARE, _RARE_SHARE = 10, 0.03
+"""Documents that may have a rare word."""
 _MOST_FACTS = 8
 """Facts of a document beside another that count: a long one is not better for being long."""
-_MOST_FIGURES = 4.0
-"""Kinds of figures to choose among or to compare that count."""
-_OF_MANY = 0.5
-"""Of a figure beside a name that many documents have."""
 
 
 def cohesion(vectors: np.ndarray) -> float:
@@ -85,14 +82,13 @@ class ToldFacts:
     """The words of the whole document, including its title."""
     title: frozenset[str]
     """The words of the document's title."""
-    figures: ToldFigures
 
     @classmethod
     def of(cls, title: str, text: str) -> ToldFacts:
         """Prepare a document's title and text."""
         sentences = tuple(frozenset(words_of(sentence)) for sentence in split_sentences(text))
         head = frozenset(words_of(title))
-        return cls(sentences, head.union(*sentences), head, ToldFigures.of(title, text))
+        return cls(sentences, head.union(*sentences), head)
 
     def own(self, other: ToldFacts, shared: Sequence[Collection[str]], names: Collection[str]) -> int:
         """Count the sentences on something that both documents name, with a figure or a word of a name that the other
@@ -131,12 +127,17 @@ class AllDocuments:
         least = min(self._weight(first), self._weight(second))
         return self._weight(set(first) & set(second)) / least if least else 0.0
 
+    def is_rare(self, term: str) -> bool:
+        """Tell whether a word of a term stands in few of the documents."""
+        most = max(_ALWAYS_RARE, _RARE_SHARE * self.documents)
+        return any(self.frequencies.get(word, 0) <= most for word in words_of(term))
+
     def _weight(self, words: Collection[str]) -> float:
         return sum(math.log(self.documents / max(self.frequencies.get(word, 1), 1)) for word in sorted(words))
 
 
 class PairFacts(NamedTuple):
-    """What is known of two documents before their sentences are read."""
+    """What is known of two documents before their facts are counted."""
 
     shared: Sequence[str]
     """The names that both documents have."""
@@ -144,14 +145,16 @@ class PairFacts(NamedTuple):
     """The cosine of the two documents' vectors as embedded."""
     is_of_one_day: bool
     """Whether they are news dated as near as reports of one event are (`BundleConfig.event_days`)."""
+    singled: float = 0.0
+    """How many things one of them singles out of several of the other, 0 to 4; see `singled.count_singled`."""
 
 
 class PairWorth(NamedTuple):
     """How much can be asked about two documents."""
 
     worth: float
-    """The number by which bundles are ranked: (`askable` + `few_weight` x the same of names that few have +
-    `figure_weight` x `count_figures`) x (1 - `retold`)."""
+    """The number by which bundles are ranked: (`askable` + `few_weight` x the same of names that few have) x (1 -
+    `retold`) + `singled_weight` x `singled`."""
     askable: int
     """Number of facts of its own that the document tells which has fewer of them, 8 at most."""
     retold: float
@@ -165,11 +168,11 @@ def worth_of_pair(
 
     A question leads from one document to the other over what both name, to what only one tells of it. Such facts count
     where each of the two has some, and more so about what few documents name: of a war, a vote or a death that scores
-    of offices comment on in a day, no two comments need each other. Figures count most, which only the other document
-    tells how to choose among, or which both have of one thing: a single figure is given away by the document that has
-    it. Nor do two reports of one event need each other. That they are, the words of their titles say, by rarity; or the
-    figures and names of the shorter one, when the other has more than half of them; or their vectors, when they are of
-    one day and their cosine is above 0.5.
+    of offices comment on in a day, no two comments need each other. Nor do two reports of one event. That they are, the
+    words of their titles say, by rarity; or the figures and names of the shorter one, when the other has more than half
+    of them; or their vectors, when they are of one day and their cosine is above 0.5. Most counts, in reports of one
+    event too, what one singles out of several things of the other: a single thing of its kind is given away by the
+    document that has it.
     """
 
     def least_own(names: Iterable[str]) -> int:
@@ -184,32 +187,8 @@ def worth_of_pair(
         2 * known.cosine - 1 if known.is_of_one_day else 0.0,
     )
     retold = round(min(max(*signs, 0.0), 1.0), 6)
-    carried = askable + config.few_weight * of_few
-    if config.figure_weight:
-        carried += config.figure_weight * count_figures(first, second, known.shared, archive)
-    return PairWorth(round(carried * (1 - retold), 6), askable, retold)
-
-
-def count_figures(first: ToldFacts, second: ToldFacts, shared: Sequence[str], archive: AllDocuments) -> float:
-    """Count the kinds of figures that both documents are needed for, 4 at most: to choose among them, or to compare
-    them.
-
-    A kind beside a name that many have counts half. To choose, the one document has to tell something of the name that
-    the other, which has the figures, does not.
-    """
-    found: dict[tuple[str, str], float] = {}
-
-    def count(how: str, kind: str, name: str) -> None:
-        weight = 1.0 if name in archive.few else _OF_MANY
-        found[how, kind] = max(found.get((how, kind), 0.0), weight)
-
-    for one, other in ((first, second), (second, first)):
-        telling = [name for name in shared if one.own(other, [frozenset(words_of(name))], archive.name_words)]
-        for choice in choices(one.figures, other.figures, telling):
-            count("choose", choice.kind, choice.name)
-    for both in comparisons(first.figures, second.figures, shared):
-        count("compare", both.kind, both.name)
-    return min(_MOST_FIGURES, sum(found.values()))
+    worth = (askable + config.few_weight * of_few) * (1 - retold) + config.singled_weight * known.singled
+    return PairWorth(round(worth, 6), askable, retold)
 
 
 def part_by_matter(

@@ -38,8 +38,10 @@ from trailforge.generators.document_bundles.bundling.measures import (
     worth_of_pair,
 )
 from trailforge.generators.document_bundles.bundling.names import few_names, joining_names, name_weights, shared_names
+from trailforge.generators.document_bundles.bundling.singled import count_singled
 from trailforge.generators.document_bundles.bundling.units import Documents, SharedNames
-from trailforge.generators.document_bundles.config import EncoderConfig, encoder_of
+from trailforge.generators.document_bundles.config import BundleRunConfig, EncoderConfig, encoder_of
+from trailforge.generators.document_bundles.drafts import told_things
 from trailforge.generators.document_bundles.maps import draw_plots
 from trailforge.pipelines import StageRun
 from trailforge.pipelines.engine import (
@@ -108,6 +110,7 @@ class _Meta:
     """Which of them are."""
     names: list[dict[str, float]]
     """See `name_weights`."""
+    counts: CaseCounts
     archive: AllDocuments
     sketches: np.ndarray
     """See `copies.sketch`."""
@@ -164,7 +167,7 @@ def group(run: StageRun) -> None:
             *(meta.published, meta.sources, meta.names, meta.sketches, meta.papers),
         )
         joined = join(planned, _bundle_parts(run, planned, shard.made_of), config)
-        worths = dict(_worths(folder, joined, meta, vectors, config))
+        worths = dict(_worths(folder, joined, meta, vectors, run.config))
         compared = np.empty_like(planned.documents.vectors)
         compared[planned.order] = planned.documents.vectors
         bundling = part_by_matter(joined, worths, meta.papers, meta.origins, compared, config)
@@ -219,6 +222,7 @@ def _meta(folder: Path, shards: Sequence[Shard], config: BundleConfig) -> _Meta:
         published=[published for _, _, _, published, _ in known],
         papers=[is_paper for *_, is_paper in known],
         names=name_weights(names, config, counts, [source for _, source, *_ in known]),
+        counts=counts,
         archive=AllDocuments(
             name_words=frozenset(word for each in names for name in each for word in words_of(name.key)),
             few=few_names(names, config),
@@ -284,15 +288,19 @@ def _read_result(work: Path, number: int) -> PartBundles:
 
 
 def _worths(
-    folder: Path, bundling: Bundling, meta: _Meta, vectors: np.ndarray, config: BundleConfig
+    folder: Path, bundling: Bundling, meta: _Meta, vectors: np.ndarray, run: BundleRunConfig
 ) -> Iterator[tuple[tuple[int, int], PairWorth]]:
     """Of each pair of each bundle, by its rows. `vectors`: as embedded."""
-    text_at = _open_texts(folder)
+    text_at, config = _open_texts(folder), run.bundles
     for rows in bundling.bundles:
-        documents = {row: text_at(meta.files[row]) for row in rows}
-        facts = {row: ToldFacts.of(document.title, document.text) for row, document in documents.items()}
+        documents = [text_at(meta.files[row]) for row in rows]
+        facts = {row: ToldFacts.of(each.title, each.text) for row, each in zip(rows, documents, strict=True)}
+        told = told_things(documents, run.writer.longest_document, meta.counts) if config.singled_weight else []
+        things = dict(zip(rows, told, strict=False))
         for one, other in combinations(rows, 2):
             known = _known((one, other), meta, vectors, config.event_days)
+            if things:
+                known = known._replace(singled=count_singled(things[one], things[other], meta.archive))
             yield (one, other), worth_of_pair(facts[one], facts[other], known, meta.archive, config)
 
 

@@ -320,7 +320,7 @@ def test_papers_among_themselves_have_a_window_of_their_own(
         ("min_retold", 1.5),
         ("few_share", 0.0),
         ("few_weight", -1.0),
-        ("figure_weight", -1.0),
+        ("singled_weight", -1.0),
     ],
 )
 def test_bad_shares(setting: str, value: float) -> None:

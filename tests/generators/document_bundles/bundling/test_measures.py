@@ -18,7 +18,6 @@ from trailforge.generators.document_bundles.bundling.measures import (
     PairWorth,
     ToldFacts,
     cohesion,
-    count_figures,
     part_by_matter,
     size_counts,
     theme_words,
@@ -83,11 +82,11 @@ def worth(
     few: tuple[str, ...] = (),
     cosine: float = 0.9,
     days: bool = False,
+    singled: float = 0.0,
 ) -> PairWorth:
-    known = PairFacts(shared, cosine, is_of_one_day=days)
-    return worth_of_pair(
-        first, second, known, replace(WEEK, few=set(few)), BundleConfig(few_weight=2.0, figure_weight=8.0)
-    )
+    known = PairFacts(shared, cosine, is_of_one_day=days, singled=singled)
+    config = BundleConfig(few_weight=2.0, singled_weight=8.0)
+    return worth_of_pair(first, second, known, replace(WEEK, few=set(few)), config)
 
 
 def test_each_documents_own_figures_and_names_of_what_both_name_count() -> None:
@@ -102,19 +101,10 @@ def test_facts_about_what_few_name_count_more() -> None:
     assert worth(FERRY, FIRE, "norlin", few=("turku",)) == worth(FERRY, FIRE, "norlin")
 
 
-def test_figures_to_choose_among_or_to_compare_count_most() -> None:
-    """Both have days beside Norlin, and the first tells where it builds; many name it, so each kind counts half."""
-    fires = ToldFacts.of("Fires", "Norlin lost 40 days in March. Baltica lost 30 days.")
-    docks = ToldFacts.of("Docks", "Norlin waits 12 days in Turku.")
-    many = worth(docks, fires, "norlin")
-    few = worth(docks, fires, "norlin", few=("norlin",))
-    assert count_figures(docks, fires, ["norlin"], WEEK) == 1.0
-    assert count_figures(docks, fires, ["norlin"], replace(WEEK, few={"norlin"})) == 2.0
-    assert (many.worth, few.worth) == (1 + 8 * 1.0, 1 + 2 + 8 * 2.0)
-    assert count_figures(docks, ToldFacts.of("Fire", "Norlin waits."), ["norlin"], WEEK) == 0
-    unread = BundleConfig(few_weight=2.0, figure_weight=0.0)
-    known = PairFacts(["norlin"], 0.9, is_of_one_day=False)
-    assert worth_of_pair(docks, fires, known, WEEK, unread).worth == 1
+def test_what_one_singles_out_of_several_of_the_other_counts_most_in_reports_of_one_event_too() -> None:
+    assert worth(FERRY, FIRE, "norlin", singled=1.5) == PairWorth(1 + 8 * 1.5, 1, 0.0)
+    again = replace(FIRE, title=FERRY.title)
+    assert worth(FERRY, again, "norlin", singled=1.5) == PairWorth(8 * 1.5, 1, 1.0)
 
 
 def test_two_reports_that_say_the_same_carry_nothing() -> None:

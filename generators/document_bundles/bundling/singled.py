@@ -1,0 +1,374 @@
+"""Find where a question over two documents starts: one of several things that a document tells of, which another one
+singles out.
+
+A reader who has the document with the answer, and no other, takes what fits best there. Only where it tells of several
+of the kind, each with a fact of its own, is he in doubt; and only what another document alone says of one of them
+settles which is meant (`Singled`). All is told by rule, from words alone: names by their capitals, their kinds by the
+words beside them.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from trailforge.generators.document_bundles.bundling.figures import figures_of
+from trailforge.generators.document_bundles.bundling.names import joining_names
+from trailforge.retrieval import COMMON_WORDS, CaseCounts, names_of, split_sentences, words_of
+from trailforge.retrieval.entities import merge_short_names
+from trailforge.rewards import spell_in_figures
+from trailforge.rewards.reading import fold
+
+if TYPE_CHECKING:
+    from trailforge.generators.document_bundles.bundling.measures import AllDocuments
+
+_TITLE = (
+    r"(?:mr|mrs|ms|miss|dr|sen|rep|reps|gov|lt|sgt|capt|col|gen|prof|det|sir|lady|judge|justice|senators?|governor|mayor|"
+    r"representatives?|congress(?:man|woman)|secretary|president|chief|officer|captain|sergeant|coach|professor|"
+    r"detective|attorney|minister|chair(?:man|woman|person)?|leader|spokes(?:man|woman|person)|director|actor|actress|"
+    r"prosecutor|sheriff|deputy|commissioner|superintendent|son|daughter|wife|husband|brother|sister|mother|father)\.?"
+)
+_PERSON_BEFORE = re.compile(rf"\b(?:{_TITLE}|said|says|added|according to|told) $")
+_PERSON_AFTER = re.compile(
+    r"(?:'s [a-z]+)?,? (?:said|says|told|added|wrote|stated|testified|was born|died|graduated|who)\b|, \d\d[,.)]|, a "
+    r"\d\d-year-old| \(\d\d\)| \([dr]-[a-z]"
+)
+_SAYS = r"said|says|added|adds|wrote|stated|explained|noted|continued"
+_SPEAKS = re.compile(rf"(?:,[^.,]{{,60}},)? (?:{_SAYS}|told)\b")
+_SPOKEN = re.compile(rf"\b(?:{_SAYS}|according to)(?: [a-z.]+){{,4}} $")
+_PLACE_BEFORE = re.compile(r"\b(?:in|near|outside|at|toward|off|across|north|south|east|west) (?:of )?(?:the )?$")
+_WORK_AFTER = re.compile(r"(?: et al\.?| and [a-z-]+| & [a-z-]+)?,? ?\(?(?:19|20)\d\d")
+_ENDINGS = {
+    "organisations": (
+        "inc corp corporation company co university college department agency committee association institute council "
+        "court hospital bank party center centre foundation administration commission bureau office police service "
+        "services group union society board authority school alliance coalition ministry team club records motors"
+    ),
+    "acts": "act bill resolution amendment program programme fund grant grants initiative plan project award prize",
+    "places": (
+        "county city street avenue road river lake island islands province district park beach valley bay town village "
+        "mount mountain peninsula airport bridge harbor port district region state hill hills creek forest"
+    ),
+}
+_KIND_BY_ENDING = {word: kind for kind, words in _ENDINGS.items() for word in words.split()}
+_MARKED = re.compile(r"(?<![\w-])(?:[^\W\d_a-z]\w|\d)[\w.,-]*")
+_MOST_NAMES = 4
+"""In a sentence that tells something of each."""
+_OFTEN = 0.2
+"""Of the sentences."""
+_MOST_COUNTED = 4.0
+_LETTERS = re.compile(r"[^\W\d_]{3,}(?:[-'’][^\W\d_]+)*")
+_SCALES = frozenset({"thousand", "million", "billion", "trillion", "percent", "dollars"})
+_LISTED_KINDS = frozenset({"sums", "shares"})
+_FEWEST_LISTED = 4
+_TOLD_KINDS = frozenset({"persons", "acts", "works"})
+"""Of which something is told beside figures; places and organisations mostly say where something is, or who said it."""
+
+
+class Singled(NamedTuple):
+    """One of several things of a kind that a document tells of, with what another document alone tells of it."""
+
+    name: str
+    kind: str
+    """The kind: `persons`, `organisations`, `places`, `acts`; of papers `works` and `names`, which may be methods, data
+    or languages; or the kind of the figures beside them."""
+    said: str
+    """The other document's sentence about it."""
+    answer: str
+    """The sentence about it in the document that tells of several."""
+    others: tuple[tuple[str, str], ...]
+    """The others of the kind that this document tells of, each with its sentence."""
+    is_name: bool
+    """Whether it is a name, and no two words before a figure in a list."""
+    weight: float
+    """How much this may be worth: 1 where each of the several has a figure of one kind, else a half; half as much
+    where there is one other."""
+
+
+@dataclass(frozen=True)
+class ToldThings:
+    """A document prepared for finding the things that it tells of."""
+
+    title: str
+    sentences: tuple[str, ...]
+    """The lines of its sentences, as they stand."""
+    names: tuple[str, ...]
+    """Keys of the names in it."""
+    is_paper: bool = False
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """All words of the document, its title's too."""
+        return frozenset(words_of(" ".join((self.title, *self.sentences))))
+
+    @cached_property
+    def _folded(self) -> tuple[str, ...]:
+        return tuple(sentence.casefold() for sentence in self.sentences)
+
+    @cached_property
+    def places(self) -> Mapping[str, tuple[tuple[int, int, int], ...]]:
+        """For each name where it stands: number of the sentence, start and end there."""
+        whole, starts = "\n".join(self._folded), list(accumulate((len(each) + 1 for each in self._folded), initial=0))
+        found: dict[str, tuple[tuple[int, int, int], ...]] = {}
+        for name in self.names:
+            forms = "|".join(map(re.escape, _forms(name, self._last_words)))
+            spans = [match.span() for match in re.finditer(rf"(?<![\w-])(?:{forms})(?![\w-])", whole)]
+            at = [(bisect_right(starts, start) - 1, start, end) for start, end in spans]
+            inside = [(number, start - starts[number], end - starts[number]) for number, start, end in at]
+            if kept := tuple(each for each in inside if not self.sentences[each[0]][each[1]].islower()):
+                found[name] = kept
+        return found
+
+    @cached_property
+    def _last_words(self) -> Counter[str]:
+        return Counter(name.rsplit(" ", 1)[-1] for name in self.names)
+
+    @cached_property
+    def kinds(self) -> Mapping[str, str]:
+        """The kind of each name, as far as the words beside it tell."""
+        return {name: kind for name, spans in self.places.items() if (kind := self._kind(name, spans))}
+
+    def _kind(self, name: str, spans: Sequence[tuple[int, int, int]]) -> str:
+        last = name.rsplit(" ", 1)[-1]
+        if (ending := _KIND_BY_ENDING.get(last)) and " " in name:
+            return ending
+        if self.is_paper:
+            cited = sum(bool(_WORK_AFTER.match(self._folded[number][end : end + 30])) for number, _, end in spans)
+            return "works" if 3 * cited >= len(spans) else "names"
+        found: Counter[str] = Counter()
+        for number, start, end in spans:
+            sentence = self._folded[number]
+            before, after = sentence[max(0, start - 40) : start], sentence[end : end + 30]
+            found["persons"] += bool(_PERSON_BEFORE.search(before)) + bool(_PERSON_AFTER.match(after))
+            is_last = end - start == len(last) < len(name) and not last.endswith("s")
+            found["persons"] += 2 * is_last  # by a last name alone; Colts and Chiefs are none
+            found["places"] += bool(_PLACE_BEFORE.search(before)) and not self.sentences[number][start:end].isupper()
+        kind, count = max(found.items(), key=lambda each: each[1])
+        return kind if count and 3 * count >= len(spans) else ""
+
+    @cached_property
+    def terms(self) -> Mapping[str, tuple[int, ...]]:
+        """For each pair of neighbouring words that say something the sentences that have it."""
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for number, sentence in enumerate(self._folded):
+            words = _LETTERS.findall(sentence)
+            pairs = {f"{one} {two}" for one, two in pairwise(words) if not {one, two} & COMMON_WORDS}
+            for pair in pairs:
+                found[pair].append(number)
+        return {pair: tuple(numbers) for pair, numbers in found.items()}
+
+    @cached_property
+    def listed(self) -> Mapping[str, Mapping[int, str]]:
+        """By kind of figures, of which at least four sentences have a different one each, those sentences with their
+        first figure."""
+        found: defaultdict[str, dict[int, str]] = defaultdict(dict)
+        for number, sentence in enumerate(self.sentences):
+            for figure in figures_of(sentence):
+                if figure.kind in _LISTED_KINDS and figure.text not in found[figure.kind].values():
+                    found[figure.kind].setdefault(number, figure.text)
+        return {kind: items for kind, items in found.items() if len(items) >= _FEWEST_LISTED}
+
+    @cached_property
+    def figures(self) -> Mapping[str, Mapping[str, tuple[str, int]]]:
+        """For each name, by kind of figures, the nearest one of its sentences, with the number of that sentence."""
+        found: dict[str, dict[str, tuple[str, int]]] = {}
+        at = {number: figures_of(self.sentences[number]) for spans in self.places.values() for number, *_ in spans}
+        owners: dict[tuple[int, int], tuple[int, str]] = {}
+        for name, spans in self.places.items():
+            for number, start, end in spans:
+                for figure in at[number]:
+                    distance = figure.at - end if figure.at >= end else start - figure.at
+                    owners[number, figure.at] = min(owners.get((number, figure.at), (10**6, "")), (distance, name))
+        for (number, place), (_, name) in sorted(owners.items()):
+            figure = next(each for each in at[number] if each.at == place)
+            found.setdefault(name, {}).setdefault(figure.kind, (figure.text, number))
+        return found
+
+    def has_figure(self, figure: str) -> bool:
+        """Tell whether the document has a figure, in whatever form: $3 million, $3,000,000."""
+        return f" {_spelled(figure)} " in self._in_figures
+
+    @cached_property
+    def _in_figures(self) -> str:
+        return f" {_spelled(' '.join(self.sentences))} "
+
+    def is_about(self, name: str) -> bool:
+        """Tell whether a name stands in the title or in many sentences: a reader thinks of it first."""
+        held = len({number for number, *_ in self.places[name]})
+        return self._title.issuperset(words_of(name)) or held > max(_OFTEN * len(self.sentences), 2)
+
+    @cached_property
+    def _title(self) -> frozenset[str]:
+        return frozenset(words_of(self.title))
+
+    def told(self, name: str, known: Collection[str] = (), without: str = "") -> str:
+        """Return the sentence around a name that has most figures and words with a capital besides those that are
+        known; empty where none has any.
+
+        A list of names tells of none of them, what somebody says not of him, and a sentence around the name `without`
+        may tell of that.
+        """
+        apart = {number for number, *_ in self.places.get(without, ())}
+        named = frozenset(words_of(name))
+        numbers = dict.fromkeys(number for number, *_ in self.places.get(name, ()) if number not in apart)
+        found = [
+            (len(self.marks[number] - named.union(known)), -number)
+            for number in numbers
+            if self.names_in[number] <= _MOST_NAMES and number not in self.speeches.get(name, ())
+        ]
+        count, number = max(found, default=(0, 0))
+        return self.sentences[-number] if count else ""
+
+    @cached_property
+    def speeches(self) -> Mapping[str, frozenset[int]]:
+        """For each name the sentences that report what it says."""
+        return {
+            name: frozenset(
+                number
+                for number, start, end in spans
+                if _SPEAKS.match(self._folded[number], end)
+                or _SPOKEN.search(self._folded[number][max(0, start - 40) : start])
+            )
+            for name, spans in self.places.items()
+        }
+
+    @cached_property
+    def names_in(self) -> Counter[int]:
+        """The number of names in each sentence."""
+        return Counter(number for spans in self.places.values() for number in {number for number, *_ in spans})
+
+    @cached_property
+    def marks(self) -> tuple[frozenset[str], ...]:
+        """The figures and words with a capital of each sentence."""
+        return tuple(frozenset(words_of(" ".join(_MARKED.findall(sentence)))) for sentence in self.sentences)
+
+
+def _spelled(text: str) -> str:
+    """A text with its numbers as plain figures, in words that are parted by single spaces."""
+    return " ".join(re.findall(r"[\w.]*\w", spell_in_figures(fold(text))))
+
+
+def _forms(name: str, last_words: Mapping[str, int]) -> list[str]:
+    """A name, and its last word where no other name ends so."""
+    words = name.split(" ")
+    last = words[-1]
+    is_own = len(words) in (2, 3) and last not in _KIND_BY_ENDING and len(last) > 2
+    return [name, last] if is_own and last_words[last] == 1 else [name]
+
+
+def prepare(
+    documents: Sequence[tuple[str, str]], papers: Sequence[bool], counts: CaseCounts | None = None
+) -> list[ToldThings]:
+    """Prepare the documents of a bundle, given by title and text as they are shown.
+
+    `papers`: which of them are. `counts`: over the texts of the archive; by default over these alone.
+    """
+    counts = counts or CaseCounts.of(text for _, text in documents)
+    found = joining_names(merge_short_names([names_of(title, text, counts) for title, text in documents]))
+    return [
+        ToldThings(
+            title,
+            tuple(
+                " ".join(line.split()) for each in split_sentences(text) for line in each.split("\n") if line.strip()
+            ),
+            tuple(name.key for name in names),
+            is_paper,
+        )
+        for (title, text), names, is_paper in zip(documents, found, papers, strict=True)
+    ]
+
+
+def count_singled(first: ToldThings, second: ToldThings, archive: AllDocuments) -> float:
+    """Return how many things one of two documents singles out of several of the other, by their weights, 0 to 4.
+
+    A thing counts once, and only if few documents of the archive have it: of what all speak more is known than the two
+    documents tell.
+    """
+    found: dict[str, float] = {}
+    for each in (*singled_out(first, second), *singled_out(second, first)):
+        if each.name in archive.few if each.is_name else archive.is_rare(each.name):
+            found[each.answer] = max(found.get(each.answer, 0.0), each.weight)
+    return min(_MOST_COUNTED, sum(found.values()))
+
+
+def singled_out(first: ToldThings, second: ToldThings) -> Iterator[Singled]:
+    """Yield what the first document singles out of several things of the second.
+
+    What the second is about is no such thing, nor is what nothing but a list of names in the first names.
+    """
+    for name in second.places:
+        if name not in first.places or second.is_about(name):
+            continue
+        if said := first.told(name, second.words):
+            yield from _by_figures(name, said, first, second)
+            yield from _by_kind(name, said, first, second)
+    yield from _by_terms(first, second)
+
+
+def _by_terms(first: ToldThings, second: ToldThings) -> Iterator[Singled]:
+    """What a list of sums or shares tells of, by two words that the other document has, too."""
+    about = frozenset(words_of(second.title)) | _SCALES
+    shared = {
+        term: numbers
+        for term, numbers in second.terms.items()
+        if term in first.terms and about.isdisjoint(term.split(" "))
+    }
+    for kind, items in second.listed.items():
+        of_item: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
+        for term, numbers in shared.items():
+            held = [number for number in numbers if number in items]
+            if len(held) == 1 and not first.has_figure(items[held[0]]):
+                told = [(len(first.marks[n] - second.words), -n) for n in first.terms[term]]
+                count, number = max(told)
+                if count:
+                    of_item[held[0]].append((term, first.sentences[-number]))
+        for number, terms in sorted(of_item.items()):
+            term, said = max(terms, key=lambda each: (len(each[0]), each))
+            others = tuple((text, second.sentences[n]) for n, text in items.items() if n != number)
+            yield Singled(term, kind, said, second.sentences[number], others, False, 1.0)
+
+
+def _by_figures(name: str, said: str, first: ToldThings, second: ToldThings) -> Iterator[Singled]:
+    for kind, (figure, number) in second.figures.get(name, {}).items():
+        others = {
+            other: second.sentences[of[kind][1]]
+            for other, of in second.figures.items()
+            if kind in of and of[kind][0] != figure and second.kinds.get(other) == second.kinds.get(name, "none")
+        }
+        kept = _apart(name, others, second)
+        if kept and not first.has_figure(figure):
+            yield Singled(name, kind, said, second.sentences[number], kept, True, 1.0 if len(kept) > 1 else 0.5)
+
+
+def _by_kind(name: str, said: str, first: ToldThings, second: ToldThings) -> Iterator[Singled]:
+    kind, answer = second.kinds.get(name), second.told(name, first.words)
+    if kind not in _TOLD_KINDS or not answer:
+        return
+    told = {other: second.told(other, without=name) for other, of in second.kinds.items() if of == kind}
+    kept = _apart(name, {other: sentence for other, sentence in told.items() if sentence}, second)
+    if kept:
+        yield Singled(name, kind, said, answer, kept, True, 0.5 if len(kept) > 1 else 0.25)
+
+
+def _apart(name: str, others: Mapping[str, str], within: ToldThings) -> tuple[tuple[str, str], ...]:
+    """The others that are no other form of the name, nor of each other; none where a guess among them would be right as
+    often as not: of two a reader takes what the document is about."""
+    taken, kept = _own_words(name), dict[str, str]()
+    for other, sentence in others.items():
+        words = _own_words(other)
+        if words.isdisjoint(taken) and sentence not in kept.values():
+            kept[other] = sentence
+            taken |= words
+    is_doubtful = len(kept) > 1 or any(map(within.is_about, kept))
+    return tuple(kept.items()) if is_doubtful else ()
+
+
+def _own_words(name: str) -> set[str]:
+    """The words of a name without those that say its kind."""
+    return set(name.split(" ")) - _KIND_BY_ENDING.keys()
