@@ -55,7 +55,8 @@ def product_of(dataset: str) -> str:
 
 
 def kinds_of(dataset: str, table: ShownTable) -> Sequence[str]:
-    """Columns that hold a row's kind, the first that is not null."""
+    """Return the columns that may hold the kind of a table's rows, by which a person filters (a shape, a reason): for
+    each row the first that is not null counts."""
     declared = load_dataset(dataset).tables.get(table.name)
     return table.kinds or (declared.kind if declared else ())
 

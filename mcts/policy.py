@@ -50,7 +50,8 @@ class PolicyPrompts:
 
 
 class ModelPolicy:
-    """The policy model of the paper, which splits freely and judges itself (section 3.1.1, prompts of appendix A)."""
+    """The policy of the MSearcher paper: a model that proposes splits of a question in its own words, and judges which
+    of its sub-questions can be split further (section 3.1.1, prompts of appendix A). Plug-ins are the others."""
 
     def __init__(self, asker: Asker, prompts: PolicyPrompts, config: PolicyConfig) -> None:
         self._asker, self._prompts, self._config = asker, prompts, config

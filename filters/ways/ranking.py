@@ -2,7 +2,8 @@
 
 Draws on one question often differ in nothing that a filter rejects. The better one asks a graph for what it has just
 said that it needs, and for a hop only where it knows what the hop is about; it names nobody of whom it has not read; it
-asks for no relation and makes no search that comes to nothing; and it says so in few words.
+asks for no relation and makes no search that comes to nothing; it names what it rests on; and it says so in few
+words.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ class WayRank(NamedTuple):
     """Number of relations asked for that no triple which was given has."""
     needless: int
     """Number of searches that brought nothing of use."""
+    named: int
+    """The number of passages that a thought names by title, with a minus: a way that names what bears its links, and
+    what it leaves aside, shows how it knows."""
     words: int
     """Number of words of all thoughts and of the answer."""
 
@@ -58,6 +62,7 @@ def rank_way(way: Way) -> WayRank:
         unseen=sum(1 for _ in find_unseen(way)),
         unused=sum(search.unused for search in way.searches),
         needless=sum(search.is_needless for search in way.searches),
+        named=-len(set(find_named(way))),
         words=sum(len(text.split()) for text in (*thoughts, way.answer)),
     )
 
@@ -126,6 +131,15 @@ def find_unseen(way: Way) -> Iterator[str]:
         known += [search.query, *search.entities]
         known += [f"{each.title}. {each.text}" for each in search.passages]
     yield from find_unseen_names(_CITED.sub(" ", way.last_thought), [*known, way.answer])
+
+
+def find_named(way: Way) -> Iterator[str]:
+    """Return the titles of passages that a thought names after they were shown and that the question does not name."""
+    thoughts = [*(search.thought for search in way.searches[1:]), way.last_thought]
+    for number, search in enumerate(way.searches):
+        said = " ".join(thoughts[number:])
+        titles = {each.title for each in search.passages if each.title and each.title not in way.question}
+        yield from (title for title in titles if title in said)
 
 
 def names_relation(text: str, relation: str) -> bool:

@@ -94,6 +94,7 @@ def _rank(row: AgentTrajectory) -> tuple[float, ...]:
         *form,
         way.unused,
         way.needless,
+        way.named,
         way.words,
         row.sample,
     )

@@ -212,7 +212,10 @@ class AgentRunConfig(RunConfig):
 
     @property
     def thought_settings(self) -> tuple[str, ...]:
-        """Names of the settings that concern thoughts, for agents that are sent stop strings."""
+        """Return the names of settings that a model which thinks lacks.
+
+        With no tokens for thoughts of their own, requests carry stop strings, which may end a thought.
+        """
         is_unset = getattr(self.generator.numbers, "thought_tokens", None) == 0
         return ("generator.settings.thought_tokens",) if is_unset else ()
 

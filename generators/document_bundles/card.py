@@ -47,12 +47,12 @@ _PURPOSES = frozenset(("plan", "answer", "thought"))
 
 
 def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
-    """Return the card of a run as Markdown, and write its plots beside it."""
+    """Write a run's plots and return its card as Markdown, by the settings that the run was begun with."""
     return card(folder, manifest, run_configuration(DATASET, settings))
 
 
 def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:
-    """Return the card of a run as Markdown."""
+    """Write a run's plots and return its card as Markdown, by this configuration."""
     bundles = list(rows_of(folder, "bundles", Bundle))
     kept = list(rows_of(folder, "bundle_questions", BundleQuestion))
     rejected = list(rows_of(folder, "rejected", RejectedRow))

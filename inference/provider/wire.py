@@ -280,7 +280,7 @@ def _content(blob: object) -> Any:
     import zstandard
 
     if not isinstance(blob, bytes):
-        raise ValueError("it is no blob")
+        raise ValueError("it is not stored as bytes")
     try:
         if not 0 < zstandard.frame_content_size(blob) <= _MOST_BYTES:
             raise ValueError("it is too large, or does not say how large it is")

@@ -335,7 +335,7 @@ def parse_metrics(text: str) -> VllmMetrics:
     def of(name: str) -> list[float]:
         if name not in found:
             raise ServerUnavailable(
-                f"the metrics hold no {name}: not a vLLM server that we know, or its metrics are off"
+                f"the metrics hold no {name}: start a vLLM server, without --disable-log-stats, or name another --model"
             )
         return found[name]
 

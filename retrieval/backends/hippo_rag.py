@@ -210,7 +210,10 @@ class HippoRagIndex:
         return {row: facts[row] for number, row in enumerate(rows, 1) if number in useful}
 
     def near(self, query: str, vector: np.ndarray) -> NearFacts:
-        """Return the facts nearest to a query, and the phrases in it, which the entity filter needs."""
+        """Return the facts nearest to a query, and the phrases that the query names. `vector` is its embedding.
+
+        With `filter: entities` only facts about these phrases are returned; otherwise no phrases are.
+        """
         scores = min_max(self.parts.facts.scores(vector).astype(np.float64))
         if self._config.filter != "entities":
             return NearFacts(dict(best_rows(scores, self._config.top_facts)), [])

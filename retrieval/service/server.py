@@ -241,7 +241,7 @@ class SearchServer:
     def _corpus(self, asked: Asked) -> ServedIndex:
         name = asked.text("corpus", "")
         if not self._corpora:
-            raise _NotServed("no corpus is served here")
+            raise _NotServed("no corpus is served here: begin serve-search with the folder of an index")
         if name and name not in self._corpora:
             raise _NotServed(f"no corpus {name!r} is served here; there are {', '.join(self._corpora)}")
         return self._corpora[name] if name else next(iter(self._corpora.values()))

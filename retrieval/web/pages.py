@@ -90,7 +90,7 @@ class PageReader:
         try:
             return await asyncio.wait_for(self._text(url), _TIMEOUT_S)
         except TimeoutError:
-            raise RetrievalError(f"{url}: no page in time") from None
+            raise RetrievalError(f"{url}: no page within {_TIMEOUT_S:g} s, the most that is waited for one") from None
         except (_Unreadable, aiohttp.ClientError, OSError, ValueError) as error:
             raise RetrievalError(f"{url}: {error}") from None
 

@@ -216,7 +216,7 @@ class Chooser:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether there are as many questions as are wanted, whatever they are."""
+        """Tell whether as many questions are chosen as are wanted of each split, of whatever shapes."""
         return all(len(self.chosen[split]) == size for split, size in self._sizes().items())
 
     def _sizes(self) -> dict[str, int]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trailforge.filters.ways.ranking import find_early_requests, find_leaps, names_relation, rank_way
+from trailforge.filters.ways.ranking import find_early_requests, find_leaps, find_named, names_relation, rank_way
 from trailforge.filters.ways.way import AskedSearch, Way
 from trailforge.schemas import Hop, Passage
 
@@ -48,9 +48,16 @@ WORSE = {
     "has a number from nowhere": with_first(thought="I need the director of Sunken Bells, of 1962."),
     "asks for what nothing has": with_first(unused=1),
     "searches without need": with_first(is_needless=True),
+    "names nothing that it rests on": replace(GOOD, last_thought="She was born in Tarvik."),
     "is wordier": replace(GOOD, last_thought="Ida Marr was born in Tarvik, as the second passage plainly says."),
     "answers in more words": replace(GOOD, answer="the town of Tarvik"),
 }
+
+
+def test_what_the_question_names_and_what_was_not_shown_yet_is_not_named_by_a_thought() -> None:
+    early = replace(SECOND, thought="Ida Marr made Sunken Bells.")
+    assert list(find_named(GOOD)) == ["Ida Marr"]
+    assert not list(find_named(replace(GOOD, searches=(FIRST, early), last_thought="She was born in Tarvik.")))
 
 
 @pytest.mark.parametrize("name", WORSE)

@@ -254,7 +254,10 @@ async def test_a_graph_is_searched_as_its_tool_does(tmp_path: Path) -> None:
         status, refused, _ = await post(f"{url}/retrieve", {"queries": ["x"]})
     assert reply["triples"][0]["tail_label"] == "Ulm" and reply["entities"][0]["matches"][0]["entity_id"] == "Q1"
     assert found == tool.search(*asked)
-    assert (status, refused) == (404, {"error": "no corpus is served here"})
+    assert (status, refused) == (
+        404,
+        {"error": "no corpus is served here: begin serve-search with the folder of an index"},
+    )
 
 
 async def test_pages_and_spots_come_through_our_client() -> None:
