@@ -16,6 +16,7 @@ from trailforge.filters.answers import content_stems
 from trailforge.filters.facts import SoughtFact, answering_facts, forms_of, subjects_of
 from trailforge.filters.thoughts import find_unseen_names
 from trailforge.filters.ways.way import AskedSearch, Way
+from trailforge.rewards import mentions
 
 _KIN = tuple(
     frozenset(line.split())
@@ -138,8 +139,8 @@ def find_named(way: Way) -> Iterator[str]:
     thoughts = [*(search.thought for search in way.searches[1:]), way.last_thought]
     for number, search in enumerate(way.searches):
         said = " ".join(thoughts[number:])
-        titles = {each.title for each in search.passages if each.title and each.title not in way.question}
-        yield from (title for title in titles if title in said)
+        titles = {each.title for each in search.passages if each.title and not mentions(way.question, each.title)}
+        yield from (title for title in titles if mentions(said, title))
 
 
 def names_relation(text: str, relation: str) -> bool:

@@ -93,8 +93,8 @@ def _rank(row: AgentTrajectory) -> tuple[float, ...]:
         way.unseen,
         *form,
         way.unused,
-        way.needless,
         way.named,
+        way.needless,
         way.words,
         row.sample,
     )

@@ -436,6 +436,16 @@ def test_of_twins_the_better_one_is_taken_though_it_was_drawn_later(thoughts: li
     assert best.sample == 1 and [verdict.reason for _, verdict in rejected] == [SAME_ROUTE]
 
 
+def test_a_search_that_rules_out_what_fits_too_is_worth_its_place() -> None:
+    """Twins that stop at the first that fits teach to stop there."""
+    thoughts = ["I look it up.", "Fritz Lang made it; M may be another Metropolis.", "Was he born there, too?"]
+    first = ("Who directed Metropolis?", "0 2")
+    terse = run_of([first, FOUND[1]], thoughts=["I look it up.", "Fritz Lang has to be found."])
+    closing = run_of([first, ("M?", "2"), FOUND[1]], thoughts=[*thoughts, "M is another film. Fritz Lang: Vienna."])
+    (best,), _ = select(drawn(terse, closing), replace(CONFIG, most=1))
+    assert best.sample == 1
+
+
 def test_the_cap_comes_last() -> None:
     other_way = run_of([("where was its director born", "10"), ("Lang: born?", "11")], question=ELSEWHERE)
     wordy = run_of(thoughts=["Hm, let me see now.", "Aha, so it is.", "Good, I know."], question=ELSEWHERE)
