@@ -10,14 +10,6 @@ if TYPE_CHECKING:
     from trailforge.inference.asker import Style as Style
     from trailforge.inference.asker import fill as fill
     from trailforge.inference.budget import Caps as Caps
-    from trailforge.inference.budget import Counters as Counters
-    from trailforge.inference.budget import Meter as Meter
-    from trailforge.inference.budget import Prices as Prices
-    from trailforge.inference.budget import Usage as Usage
-    from trailforge.inference.budget import count_reply as count_reply
-    from trailforge.inference.budget import estimated_tokens as estimated_tokens
-    from trailforge.inference.budget import metering as metering
-    from trailforge.inference.budget import usage_of as usage_of
     from trailforge.inference.client import ClientConfig as ClientConfig
     from trailforge.inference.client import ModelClient as ModelClient
     from trailforge.inference.client import split_urls as split_urls
@@ -45,5 +37,13 @@ if TYPE_CHECKING:
     from trailforge.inference.threads import Slots as Slots
     from trailforge.inference.threads import all_or_error as all_or_error
     from trailforge.inference.threads import once as once
+    from trailforge.inference.usage import Counters as Counters
+    from trailforge.inference.usage import Meter as Meter
+    from trailforge.inference.usage import Prices as Prices
+    from trailforge.inference.usage import Usage as Usage
+    from trailforge.inference.usage import count_reply as count_reply
+    from trailforge.inference.usage import estimated_tokens as estimated_tokens
+    from trailforge.inference.usage import metering as metering
+    from trailforge.inference.usage import usage_of as usage_of
 else:
     __getattr__, __dir__ = lazy_names(__name__)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from trailforge.inference.budget import Meter
 from trailforge.inference.request import ChatTurn, Reply, Request, Sampling
 from trailforge.inference.structured import Client, ask_json, ask_matching
+from trailforge.inference.usage import Meter
 from trailforge.schemas import escape_chat_tokens
 
 Style = Literal["chat", "completion"]

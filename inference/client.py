@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from trailforge.inference.budget import Budget, Caps, Counters, Meter, Prices, Usage, count_reply
+from trailforge.inference.budget import Budget, Caps
 from trailforge.inference.ledgers.sqlite import Ledger
 from trailforge.inference.provider.endings import read_ending
 from trailforge.inference.provider.endpoint import Dialect, Endpoint, Failure
@@ -27,6 +27,7 @@ from trailforge.inference.shared_limits.center import Limits
 from trailforge.inference.shared_limits.link import LimitsLink, SharedBudget, SharedThrottle
 from trailforge.inference.thoughts import Reasoning, ThoughtReader
 from trailforge.inference.throttle import Permit, Throttle, ThrottleConfig
+from trailforge.inference.usage import Counters, Meter, Prices, Usage, count_reply
 from trailforge.schemas import (
     NOTICE,
     BudgetExceeded,

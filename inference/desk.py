@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from trailforge.inference.budget import Meter
 from trailforge.inference.client import ClientConfig, ModelClient
 from trailforge.inference.ledgers import ledger_url, open_ledger
 from trailforge.inference.provider.parameters import Parameters
 from trailforge.inference.provider.urls import check_server_url
 from trailforge.inference.request import Reply, Request
 from trailforge.inference.threads import LoopThread, once
+from trailforge.inference.usage import Meter
 from trailforge.schemas import InvalidInput, user_cache
 
 

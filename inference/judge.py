@@ -17,11 +17,11 @@ from importlib.resources import files
 from pathlib import Path
 
 from trailforge.inference.asker import Asker
-from trailforge.inference.budget import Meter
 from trailforge.inference.desk import ModelDesk, ServedModel
 from trailforge.inference.request import ChatTurn, Request, Sampling
 from trailforge.inference.structured import Client, ask_json, object_schema
 from trailforge.inference.threads import once
+from trailforge.inference.usage import Meter
 from trailforge.schemas import InvalidInput, MalformedReply
 
 PROMPT = "judge.txt"

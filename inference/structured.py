@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
-from trailforge.inference.budget import Meter
 from trailforge.inference.request import ChatTurn, Reply, Request
+from trailforge.inference.usage import Meter
 from trailforge.schemas import MalformedReply
 
 T = TypeVar("T")

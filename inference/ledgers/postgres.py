@@ -12,9 +12,9 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from trailforge.inference.budget import Usage
 from trailforge.inference.provider.wire import FORMAT, is_complete, least_length, pack, unpack
 from trailforge.inference.request import Reply, Request
+from trailforge.inference.usage import Usage
 from trailforge.schemas import InvalidInput, OutputError
 
 if TYPE_CHECKING:

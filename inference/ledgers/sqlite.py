@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from trailforge.inference.budget import Usage
 from trailforge.inference.provider.wire import FORMAT, LedgerEntry, is_complete, least_length, pack, unpack
 from trailforge.inference.request import Reply, Request
+from trailforge.inference.usage import Usage
 from trailforge.schemas import InvalidInput, OutputError, TrailforgeError
 
 _PAGE_BYTES = 16_384

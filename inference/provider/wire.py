@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from trailforge.inference.budget import estimated_tokens
 from trailforge.inference.provider.endings import TOOL_CALLS
 from trailforge.inference.request import Reply, Request, family_of
+from trailforge.inference.usage import estimated_tokens
 from trailforge.schemas import InvalidInput, OutputError, ProviderError, ToolCall, missing_package, parse_json, visible
 
 PATHS = ("/chat/completions", "/completions", "/embeddings", "/models")

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trailforge.inference.budget import Budget, Caps, Prices, Reservation, Usage
+from trailforge.inference.budget import Budget, Caps, Reservation
 from trailforge.inference.throttle import Permit, Throttle, ThrottleConfig
+from trailforge.inference.usage import Prices, Usage
 from trailforge.schemas import BudgetExceeded, Stalled
 
 LEASE_S = 30.0

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from trailforge.inference.budget import Budget, Reservation, Usage, worst_case
+from trailforge.inference.budget import Budget, Reservation, worst_case
 from trailforge.inference.provider.pace import Spell
 from trailforge.inference.request import Reply, Request
 from trailforge.inference.shared_limits.center import LEASE_S, Limits, Message
 from trailforge.inference.throttle import Lane, Permit, Throttle
+from trailforge.inference.usage import Usage
 from trailforge.schemas import BudgetExceeded, ClusterError, Stalled, TrailforgeError
 
 _BEAT_S = 2.0

@@ -26,7 +26,7 @@ from trailforge.evaluation.folder import (
 from trailforge.evaluation.grid import Cell, EvaluationConfig, EvaluationGrid, GridModel
 from trailforge.evaluation.prices import ModelPrice
 from trailforge.inference import Meter, Reply, Request
-from trailforge.inference.budget import count_reply
+from trailforge.inference.usage import count_reply
 from trailforge.protocols.environment import Environment
 from trailforge.retrieval.backends.declaration import BackendRetriever, FoundPassage
 from trailforge.schemas import (

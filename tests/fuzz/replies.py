@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.fuzz.target import Target, text_of
-from trailforge.generators.document_bundles.bundling.figures import ToldFigures
+from trailforge.generators.document_bundles.bundling.figures import figures_of
 from trailforge.generators.document_bundles.stages.cleaning import normalise
 from trailforge.inference import structured
 from trailforge.inference.vllm.server import parse_metrics
@@ -369,7 +369,7 @@ TARGETS = (
     ),
     Target(
         name="figures",
-        run=_plain(lambda text: ToldFigures.of("a", text).beside("a")),
+        run=_plain(figures_of),
         may_raise=(),
         samples=lambda: [b"Turku got $2.5 million (40 % of it) on May 4, 2021; Section 4 names 3 new ships."],
         tokens=(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from trailforge.inference.budget import Counters, Meter, count_reply
 from trailforge.inference.request import Reply, Request
+from trailforge.inference.usage import Counters, Meter, count_reply
 
 Script = Callable[[Request], str]
 """Request -> reply. May raise, as a server would fail."""

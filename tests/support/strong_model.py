@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.inference import Meter, Reply, Request
-from trailforge.inference.budget import count_reply
+from trailforge.inference.usage import count_reply
 
 Asked = Callable[[Request], str]
 """What a prompt asks but for its fixed text."""

@@ -11,6 +11,17 @@ from trailforge.schemas import InvalidInput
 Method = Literal["recipe", "hdbscan", "greedy", "partitioned"]
 Reduction = Literal["umap", "pca", "none"]
 LeftoverReason = Literal["alone", "single_source", "other_time", "no_shared_name", "copy", "other_matter"]
+WHY_LEFT: dict[LeftoverReason, str] = {
+    "alone": "in no bundle: no document that is left is near it",
+    "single_source": "in no bundle: what would go with it is of its own source",
+    "other_time": "in no bundle: what would go with it is out of the window of days",
+    "no_shared_name": "in no bundle: what is near it speaks of none of the names that it speaks of",
+    "copy": "in no bundle: what would go with it holds the same text",
+    "other_matter": "in no bundle: what would go with it shares its subject and tells of another matter",
+}
+"""What is said of a document that is in no bundle, by the reason."""
+
+
 Group: TypeAlias = list[int]
 """Rows of documents that belong together."""
 

@@ -24,7 +24,7 @@ from trailforge.generators.document_bundles.bundling.clustering import (
     join,
     plan,
 )
-from trailforge.generators.document_bundles.bundling.config import PACKAGES, BundleConfig, Bundling, LeftoverReason
+from trailforge.generators.document_bundles.bundling.config import PACKAGES, WHY_LEFT, BundleConfig, Bundling
 from trailforge.generators.document_bundles.bundling.copies import SKETCH, copied_share, sketch
 from trailforge.generators.document_bundles.bundling.measures import (
     AllDocuments,
@@ -88,14 +88,6 @@ _THEME_WORDS = 5
 _MOST_LINK_NAMES = 8
 _MOST_FILES = 64
 """Of documents, held at once."""
-_WHY_LEFT: dict[LeftoverReason, str] = {
-    "alone": "in no bundle: no document that is left is near it",
-    "single_source": "in no bundle: what would go with it is of its own source",
-    "other_time": "in no bundle: what would go with it is out of the window of days",
-    "no_shared_name": "in no bundle: what is near it speaks of none of the names that it speaks of",
-    "copy": "in no bundle: what would go with it holds the same text",
-    "other_matter": "in no bundle: what would go with it shares its subject and tells of another matter",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,6 +388,6 @@ def _leftovers(folder: Path, bundling: Bundling, meta: _Meta) -> list[RejectedRo
     text_at = _open_texts(folder)
     rows: list[RejectedRow] = []
     for left in bundling.leftovers:
-        against = Verdict(keep=False, reason=left.reason, score=0.0, detail=_WHY_LEFT[left.reason])
+        against = Verdict(keep=False, reason=left.reason, score=0.0, detail=WHY_LEFT[left.reason])
         rows.append(rejected_row(NAME, meta.ids[left.index], against, to_dict(text_at(meta.files[left.index]))))
     return rows
