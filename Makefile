@@ -16,6 +16,8 @@ CORE_TESTS := tests/filters tests/mcts tests/presets tests/protocols tests/rewar
   $(addprefix tests/inference/test_,entries ledgers prompts request scripted usage) \
   $(addprefix tests/evaluation/test_,failures grid table) \
   tests/commands/test_docs_commands tests/commands/test_show tests/inspector/test_terminal))
+# Of these, what takes longest and rests on no version of Python: thousands of rows and readers judged by the same rules.
+NOT_OF_PYTHON := tests/filters/test_simulated_readers.py tests/filters/test_strong_model.py
 # Environments of training engines: the extra of ours beside the group of pyproject.toml. locks/ has their pins.
 ENGINES := verl trl verifiers
 ENGINE ?= verifiers
@@ -92,7 +94,8 @@ test: install  ## the tests, in JOBS=3 processes; ARGS="-m 'not slow'" leaves ou
 test-core:  ## the core's tests beside its dependencies alone, on another Python: PYTHON=python3.13, in .venv-core/
 	@test -x $(CORE_VENV)/bin/python || $(PYTHON) -m venv $(CORE_VENV)
 	@$(CORE_VENV)/bin/python -m pip install $(PIP_FLAGS) --disable-pip-version-check -e . $(CORE_TOOLS)
-	@$(CORE_VENV)/bin/python -m pytest -n $(JOBS) -m 'not slow and not real_model' $(CORE_TESTS) $(ARGS)
+	@$(CORE_VENV)/bin/python -m pytest -n $(JOBS) -m 'not slow and not real_model' $(CORE_TESTS) \
+	  $(NOT_OF_PYTHON:%=--ignore=%) $(ARGS)
 
 test-vllm: install $(VLLM_WEIGHTS)  ## tests against a real vLLM on this CPU: .venv-vllm/ (4 GB, 3 to 11 minutes), no part of check
 	@TRAILFORGE_VLLM=$(CURDIR)/$(VLLM_VENV) $(BIN)/python -m pytest -m vllm $(ARGS)
