@@ -59,15 +59,15 @@ help:  ## this list
 
 install: $(STAMP)  ## .venv with all that demo and tests need, at locked versions (about 3 minutes, 3 GB)
 
-# uv takes a third of pip's time, which reads the files of packages one by one and compiles them in one process; pip goes
-# on where uv does not get at the index that pip is configured for. torch is pip's, which takes a CPU build where it is
-# offered one. It is named again with its dependencies: the CPU build has all of them in the lock and this changes
-# nothing, the CUDA build that other platforms get brings its own libraries.
+# uv unpacks and compiles packages on all cores, pip one after the other on one; pip goes on where uv does not get at the
+# index that pip is configured for. torch is pip's, which takes a CPU build where it is offered one. It is named again
+# with its dependencies: the CPU build has all of them in the lock and this changes nothing, the CUDA build that other
+# platforms get brings its own libraries.
 $(STAMP): $(LOCK) pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
 	  || { echo "trailforge needs Python 3.11: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing $$(grep -c == $(LOCK)) packages into $(VENV)/ (about 2 minutes)"
+	@echo "installing $$(grep -c == $(LOCK)) packages into $(VENV)/ (about 3 minutes)"
 	@$(BIN)/python -m pip install $(PIP_FLAGS) --disable-pip-version-check --no-deps $$(grep -E '^(torch|uv)==' $(LOCK))
 	@UV_FIND_LINKS="$${UV_FIND_LINKS:-$$(echo $${PIP_FIND_LINKS:-} | tr ' ' ',')}" \
 	  $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --compile-bytecode -r $(LOCK) \

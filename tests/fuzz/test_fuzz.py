@@ -9,7 +9,7 @@ import pytest
 from tests.fuzz.running import cases_of, run_target
 from tests.fuzz.targets import TARGETS
 
-CASES = 30
+CASES = 100
 
 
 @pytest.mark.parametrize("name", TARGETS)
