@@ -15,7 +15,9 @@ CORE_TESTS := tests/filters tests/mcts tests/presets tests/protocols tests/rewar
   $(addprefix tests/retrieval/test_,bm25 lazy retrievers scope sentences) \
   $(addprefix tests/inference/test_,entries ledgers prompts request scripted usage) \
   $(addprefix tests/evaluation/results/test_,failures table) tests/evaluation/test_grid \
-  tests/retrieval/indexes/test_corpus tests/commands/test_docs_commands tests/commands/test_show tests/inspector/test_terminal))
+  tests/commands/test_docs_commands tests/commands/test_show tests/inspector/test_terminal))
+# Of these, what takes longest and rests on no version of Python: thousands of rows and readers judged by the same rules.
+NOT_OF_PYTHON := tests/filters/test_simulated_readers.py tests/filters/test_strong_model.py
 # Environments of training engines: the extra of ours beside the group of pyproject.toml. locks/ has their pins.
 ENGINES := verl trl verifiers
 ENGINE ?= verifiers
@@ -57,15 +59,15 @@ help:  ## this list
 
 install: $(STAMP)  ## .venv with all that demo and tests need, at locked versions (about 3 minutes, 3 GB)
 
-# uv takes a third of pip's time, which reads the files of packages one by one and compiles them in one process; pip goes
-# on where uv does not get at the index that pip is configured for. torch is pip's, which takes a CPU build where it is
-# offered one. It is named again with its dependencies: the CPU build has all of them in the lock and this changes
-# nothing, the CUDA build that other platforms get brings its own libraries.
+# uv unpacks and compiles packages on all cores, pip one after the other on one; pip goes on where uv does not get at the
+# index that pip is configured for. torch is pip's, which takes a CPU build where it is offered one. It is named again
+# with its dependencies: the CPU build has all of them in the lock and this changes nothing, the CUDA build that other
+# platforms get brings its own libraries.
 $(STAMP): $(LOCK) pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
 	  || { echo "trailforge needs Python 3.11: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing $$(grep -c == $(LOCK)) packages into $(VENV)/ (about 2 minutes)"
+	@echo "installing $$(grep -c == $(LOCK)) packages into $(VENV)/ (about 3 minutes)"
 	@$(BIN)/python -m pip install $(PIP_FLAGS) --disable-pip-version-check --no-deps $$(grep -E '^(torch|uv)==' $(LOCK))
 	@UV_FIND_LINKS="$${UV_FIND_LINKS:-$$(echo $${PIP_FIND_LINKS:-} | tr ' ' ',')}" \
 	  $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --compile-bytecode -r $(LOCK) \
@@ -92,7 +94,8 @@ test: install  ## the tests, in JOBS=3 processes; ARGS="-m 'not slow'" leaves ou
 test-core:  ## the core's tests beside its dependencies alone, on another Python: PYTHON=python3.13, in .venv-core/
 	@test -x $(CORE_VENV)/bin/python || $(PYTHON) -m venv $(CORE_VENV)
 	@$(CORE_VENV)/bin/python -m pip install $(PIP_FLAGS) --disable-pip-version-check -e . $(CORE_TOOLS)
-	@$(CORE_VENV)/bin/python -m pytest -n $(JOBS) -m 'not slow and not real_model' $(CORE_TESTS) $(ARGS)
+	@$(CORE_VENV)/bin/python -m pytest -n $(JOBS) -m 'not slow and not real_model' $(CORE_TESTS) \
+	  $(NOT_OF_PYTHON:%=--ignore=%) $(ARGS)
 
 test-vllm: install $(VLLM_WEIGHTS)  ## tests against a real vLLM on this CPU: .venv-vllm/ (4 GB, 3 to 11 minutes), no part of check
 	@TRAILFORGE_VLLM=$(CURDIR)/$(VLLM_VENV) $(BIN)/python -m pytest -m vllm $(ARGS)

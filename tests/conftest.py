@@ -41,6 +41,7 @@ _SHARED = {
     "umap": [
         "generators/document_bundles/bundling/test_clustering.py",
         "generators/document_bundles/test_maps.py",
+        "retrieval/backends/test_estimates.py",
         "retrieval/backends/test_raptor.py",
     ],
     "torch": [

@@ -131,7 +131,10 @@ class _Check:
     def _is_linked(self, row: int, link: Link) -> bool:
         sources = self.graph.reached(row, link.relation, not link.is_forward)
         if not link.child.links:
-            return bool(np.isin(self.named(link.child.row), sources).any())
+            named = self.named(link.child.row).astype(sources.dtype)
+            places = sources.searchsorted(named)  # they rise
+            there = places < len(sources)
+            return bool((sources[places[there]] == named[there]).any())
         return any(self.fits(source, link.child) for source in sources[: max(self.left, 0)].tolist())
 
 

@@ -323,8 +323,18 @@ def _cited(prompt: str) -> Iterator[tuple[str, str, str]]:
     shown before that has it."""
     for told in _CLAIMED.finditer(prompt):
         turn = re.findall(r"^Turn (\d+)$", prompt[: told.start()], re.MULTILINE)[-1]
-        having = re.findall(rf"[^.\n]*\b{re.escape(told['answer'])}\b[^.\n]*", prompt[: told.start()])
-        yield f"turn_{turn}", f"{told['which']}quote", having[-1].strip() if having else ""
+        yield f"turn_{turn}", f"{told['which']}quote", _last_sentence(prompt[: told.start()], told["answer"])
+
+
+def _last_sentence(shown: str, answer: str) -> str:
+    """The last sentence that has an answer; empty where none has. A pattern of the whole sentence would be tried from
+    each of a prompt's letters."""
+    places = [found.span() for found in re.finditer(rf"\b{re.escape(answer)}\b", shown)]
+    if not places:
+        return ""
+    first, last = places[-1]
+    begin = max(shown.rfind(end, 0, first) for end in ".\n") + 1
+    return (shown[begin:last] + re.split(r"[.\n]", shown[last:], maxsplit=1)[0]).strip()
 
 
 def _wanted(prompt: str, verb: str) -> int:
