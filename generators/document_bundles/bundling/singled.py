@@ -56,6 +56,12 @@ _ENDINGS = {
         "mount mountain peninsula airport bridge harbor port district region state hill hills creek forest"
     ),
 }
+_NO_PERSON = frozenset(
+    "of the and house senate state states department staff sgt cpl lance navy army white american americans united "
+    "administration special general office federal national new news north south east west security "
+    "government republicans democrats congress program".split()
+)
+"""Words of no person's name."""
 _KIND_BY_ENDING = {word: kind for kind, words in _ENDINGS.items() for word in words.split()}
 _MARKED = re.compile(r"(?<![\w-])(?:[^\W\d_a-z]\w|\d)[\w.,-]*")
 _MOST_NAMES = 4
@@ -142,12 +148,15 @@ class ToldThings:
             cited = sum(bool(_WORK_AFTER.match(self._folded[number][end : end + 30])) for number, _, end in spans)
             return "works" if 3 * cited >= len(spans) else "names"
         found: Counter[str] = Counter()
+        may_be_person = _NO_PERSON.isdisjoint(name.split(" ")) and not name.endswith(".")
         for number, start, end in spans:
             sentence = self._folded[number]
             before, after = sentence[max(0, start - 40) : start], sentence[end : end + 30]
-            found["persons"] += bool(_PERSON_BEFORE.search(before)) + bool(_PERSON_AFTER.match(after))
-            is_last = end - start == len(last) < len(name) and not last.endswith("s")
-            found["persons"] += 2 * is_last  # by a last name alone; Colts and Chiefs are none
+            if may_be_person:
+                found["persons"] += bool(_PERSON_BEFORE.search(before))
+                found["persons"] += " " in name and bool(_PERSON_AFTER.match(after))
+                is_last = end - start == len(last) < len(name) and not last.endswith("s")
+                found["persons"] += 2 * is_last  # by a last name alone; Colts and Chiefs are none
             found["places"] += bool(_PLACE_BEFORE.search(before)) and not self.sentences[number][start:end].isupper()
         kind, count = max(found.items(), key=lambda each: each[1])
         return kind if count and 3 * count >= len(spans) else ""
