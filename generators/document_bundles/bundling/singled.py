@@ -64,15 +64,19 @@ _NO_PERSON = frozenset(
 """Words of no person's name."""
 _KIND_BY_ENDING = {word: kind for kind, words in _ENDINGS.items() for word in words.split()}
 _MARKED = re.compile(r"(?<![\w-])(?:[^\W\d_a-z]\w|\d)[\w.,-]*")
+"""A word with a capital, or a figure."""
 _MOST_NAMES = 4
 """In a sentence that tells something of each."""
 _OFTEN = 0.2
-"""Of the sentences."""
+"""Of the sentences, from which on a document is about what they name."""
 _MOST_COUNTED = 4.0
+"""Things of a pair of documents: a long list is not better for being long."""
 _LETTERS = re.compile(r"[^\W\d_]{3,}(?:[-'’][^\W\d_]+)*")
 _SCALES = frozenset({"thousand", "million", "billion", "trillion", "percent", "dollars"})
+"""Words of a figure, and none of what it is for."""
 _LISTED_KINDS = frozenset({"sums", "shares"})
 _FEWEST_LISTED = 4
+"""Figures of a kind that are a list."""
 _TOLD_KINDS = frozenset({"persons", "acts", "works"})
 """Of which something is told beside figures; places and organisations mostly say where something is, or who said it."""
 
