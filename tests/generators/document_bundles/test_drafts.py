@@ -190,8 +190,8 @@ def test_what_one_document_singles_out_of_several_things_of_the_other_is_said_fi
     visit = replace(STUDY, text="In Visby Mara Lund promised to vote for the Reef Act.", kind="news")
     found = describe_finds(replace(BUNDLE, links=(LINK,)), [grants, visit], 6000).splitlines()
     assert found == [
-        "- [1] tells of quay act, dock act and reef act (sums). Of reef act [2] alone says: In Visby Mara Lund promised "
-        "to vote for the Reef Act. And [1]: The Reef Act lends $4 million.",
+        "- [1] tells of quay act, dock act and reef act (sums). Of reef act [2] alone says: In Visby Mara Lund "
+        "promised to vote for the Reef Act. And [1]: The Reef Act lends $4 million.",
         "- [1] and [2] both name mara lind and orkney.",
     ]
 
