@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.fuzz.target import Target, text_of
-from trailforge.generators.document_bundles.bundling.figures import figures_of
+from trailforge.generators.document_bundles.bundling.singled import prepare, singled_out
 from trailforge.generators.document_bundles.stages.cleaning import normalise
 from trailforge.inference import structured
 from trailforge.inference.vllm.server import parse_metrics
@@ -368,8 +368,8 @@ TARGETS = (
         aimed=lambda: [b"menu" + b" | a" * 13 + b" !", b"menu" + b"|a b" * 13 + b"!"],
     ),
     Target(
-        name="figures",
-        run=_plain(figures_of),
+        name="singled",
+        run=_plain(lambda text: list(singled_out(*prepare([("a", text), ("b", text[:500])], [False, True])))),
         may_raise=(),
         samples=lambda: [b"Turku got $2.5 million (40 % of it) on May 4, 2021; Section 4 names 3 new ships."],
         tokens=(
@@ -387,6 +387,10 @@ TARGETS = (
             b"3 ships ",
             b"a-",
             b"A(",
+            b"Mara Lind, 34, ",
+            b"Lind",
+            b" said ",
+            b"Reef Act ",
             b"\n",
             b"\xc2\xa0",
         ),

@@ -18,7 +18,7 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from trailforge.generators.document_bundles.bundling.figures import figures_of
+from trailforge.generators.document_bundles.bundling.figures import Figure, figures_of
 from trailforge.generators.document_bundles.bundling.names import joining_names
 from trailforge.retrieval import COMMON_WORDS, CaseCounts, names_of, split_sentences, words_of
 from trailforge.retrieval.entities import merge_short_names
@@ -56,17 +56,28 @@ _ENDINGS = {
         "mount mountain peninsula airport bridge harbor port district region state hill hills creek forest"
     ),
 }
+_NO_PERSON = frozenset(
+    "of the and house senate state states department staff sgt cpl lance navy army white american americans united "
+    "administration special general office federal national new news north south east west security "
+    "government republicans democrats congress program".split()
+)
+"""Words of no person's name."""
 _KIND_BY_ENDING = {word: kind for kind, words in _ENDINGS.items() for word in words.split()}
 _MARKED = re.compile(r"(?<![\w-])(?:[^\W\d_a-z]\w|\d)[\w.,-]*")
+"""A word with a capital, or a figure."""
+_JOINS = re.compile(r"[\w-]")
 _MOST_NAMES = 4
 """In a sentence that tells something of each."""
 _OFTEN = 0.2
-"""Of the sentences."""
+"""Of the sentences, from which on a document is about what they name."""
 _MOST_COUNTED = 4.0
+"""Things of a pair of documents: a long list is not better for being long."""
 _LETTERS = re.compile(r"[^\W\d_]{3,}(?:[-'’][^\W\d_]+)*")
 _SCALES = frozenset({"thousand", "million", "billion", "trillion", "percent", "dollars"})
+"""Words of a figure, and none of what it is for."""
 _LISTED_KINDS = frozenset({"sums", "shares"})
 _FEWEST_LISTED = 4
+"""Figures of a kind that are a list."""
 _TOLD_KINDS = frozenset({"persons", "acts", "works"})
 """Of which something is told beside figures; places and organisations mostly say where something is, or who said it."""
 
@@ -115,19 +126,18 @@ class ToldThings:
     def places(self) -> Mapping[str, tuple[tuple[int, int, int], ...]]:
         """For each name where it stands: number of the sentence, start and end there."""
         whole, starts = "\n".join(self._folded), list(accumulate((len(each) + 1 for each in self._folded), initial=0))
+        last_words = Counter(name.rsplit(" ", 1)[-1] for name in self.names)
         found: dict[str, tuple[tuple[int, int, int], ...]] = {}
         for name in self.names:
-            forms = "|".join(map(re.escape, _forms(name, self._last_words)))
-            spans = [match.span() for match in re.finditer(rf"(?<![\w-])(?:{forms})(?![\w-])", whole)]
-            at = [(bisect_right(starts, start) - 1, start, end) for start, end in spans]
+            full, *last = _forms(name, last_words)
+            spans = _occurrences(full, whole)
+            within = {end for _, end in spans}
+            spans += [span for form in last for span in _occurrences(form, whole) if span[1] not in within]
+            at = [(bisect_right(starts, start) - 1, start, end) for start, end in sorted(spans)]
             inside = [(number, start - starts[number], end - starts[number]) for number, start, end in at]
             if kept := tuple(each for each in inside if not self.sentences[each[0]][each[1]].islower()):
                 found[name] = kept
         return found
-
-    @cached_property
-    def _last_words(self) -> Counter[str]:
-        return Counter(name.rsplit(" ", 1)[-1] for name in self.names)
 
     @cached_property
     def kinds(self) -> Mapping[str, str]:
@@ -142,12 +152,15 @@ class ToldThings:
             cited = sum(bool(_WORK_AFTER.match(self._folded[number][end : end + 30])) for number, _, end in spans)
             return "works" if 3 * cited >= len(spans) else "names"
         found: Counter[str] = Counter()
+        may_be_person = _NO_PERSON.isdisjoint(name.split(" ")) and not name.endswith(".")
         for number, start, end in spans:
             sentence = self._folded[number]
             before, after = sentence[max(0, start - 40) : start], sentence[end : end + 30]
-            found["persons"] += bool(_PERSON_BEFORE.search(before)) + bool(_PERSON_AFTER.match(after))
-            is_last = end - start == len(last) < len(name) and not last.endswith("s")
-            found["persons"] += 2 * is_last  # by a last name alone; Colts and Chiefs are none
+            if may_be_person:
+                found["persons"] += bool(_PERSON_BEFORE.search(before))
+                found["persons"] += " " in name and bool(_PERSON_AFTER.match(after))
+                is_last = end - start == len(last) < len(name) and not last.endswith("s")
+                found["persons"] += 2 * is_last  # by a last name alone; Colts and Chiefs are none
             found["places"] += bool(_PLACE_BEFORE.search(before)) and not self.sentences[number][start:end].isupper()
         kind, count = max(found.items(), key=lambda each: each[1])
         return kind if count and 3 * count >= len(spans) else ""
@@ -164,12 +177,16 @@ class ToldThings:
         return {pair: tuple(numbers) for pair, numbers in found.items()}
 
     @cached_property
+    def _figures(self) -> tuple[list[Figure], ...]:
+        return tuple(map(figures_of, self.sentences))
+
+    @cached_property
     def listed(self) -> Mapping[str, Mapping[int, str]]:
         """By kind of figures, of which at least four sentences have a different one each, those sentences with their
         first figure."""
         found: defaultdict[str, dict[int, str]] = defaultdict(dict)
-        for number, sentence in enumerate(self.sentences):
-            for figure in figures_of(sentence):
+        for number in range(len(self.sentences)):
+            for figure in self._figures[number]:
                 if figure.kind in _LISTED_KINDS and figure.text not in found[figure.kind].values():
                     found[figure.kind].setdefault(number, figure.text)
         return {kind: items for kind, items in found.items() if len(items) >= _FEWEST_LISTED}
@@ -178,7 +195,7 @@ class ToldThings:
     def figures(self) -> Mapping[str, Mapping[str, tuple[str, int]]]:
         """For each name, by kind of figures, the nearest one of its sentences, with the number of that sentence."""
         found: dict[str, dict[str, tuple[str, int]]] = {}
-        at = {number: figures_of(self.sentences[number]) for spans in self.places.values() for number, *_ in spans}
+        at = self._figures
         owners: dict[tuple[int, int], tuple[int, str]] = {}
         for name, spans in self.places.items():
             for number, start, end in spans:
@@ -201,11 +218,7 @@ class ToldThings:
     def is_about(self, name: str) -> bool:
         """Tell whether a name stands in the title or in many sentences: a reader thinks of it first."""
         held = len({number for number, *_ in self.places[name]})
-        return self._title.issuperset(words_of(name)) or held > max(_OFTEN * len(self.sentences), 2)
-
-    @cached_property
-    def _title(self) -> frozenset[str]:
-        return frozenset(words_of(self.title))
+        return set(words_of(name)) <= set(words_of(self.title)) or held > max(_OFTEN * len(self.sentences), 2)
 
     def told(self, name: str, known: Collection[str] = (), without: str = "") -> str:
         """Return the sentence around a name that has most figures and words with a capital besides those that are
@@ -252,6 +265,18 @@ class ToldThings:
 def _spelled(text: str) -> str:
     """A text with its numbers as plain figures, in words that are parted by single spaces."""
     return " ".join(re.findall(r"[\w.]*\w", spell_in_figures(fold(text))))
+
+
+def _occurrences(form: str, text: str) -> list[tuple[int, int]]:
+    """Where a form stands as whole words; a hyphen joins words."""
+    found: list[tuple[int, int]] = []
+    at = text.find(form)
+    while at >= 0:
+        end = at + len(form)
+        is_whole = not (_JOINS.match(text[at - 1 : at]) or _JOINS.match(text[end : end + 1]))
+        found += [(at, end)] * is_whole
+        at = text.find(form, end if is_whole else at + 1)
+    return found
 
 
 def _forms(name: str, last_words: Mapping[str, int]) -> list[str]:

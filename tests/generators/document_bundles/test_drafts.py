@@ -183,6 +183,19 @@ def test_of_what_is_not_shown_nothing_is_said() -> None:
     assert found == "- [1] and [2] both name mara lind and orkney.\n"
 
 
+def test_what_one_document_singles_out_of_several_things_of_the_other_is_said_first() -> None:
+    grants = replace(
+        GRANTS, text="The Reef Act lends $4 million. The Quay Act lends $9 million. The Dock Act lends $1 million."
+    )
+    visit = replace(STUDY, text="In Visby Mara Lund promised to vote for the Reef Act.", kind="news")
+    found = describe_finds(replace(BUNDLE, links=(LINK,)), [grants, visit], 6000).splitlines()
+    assert found == [
+        "- [1] tells of quay act, dock act and reef act (sums). Of reef act [2] alone says: In Visby Mara Lund "
+        "promised to vote for the Reef Act. And [1]: The Reef Act lends $4 million.",
+        "- [1] and [2] both name mara lind and orkney.",
+    ]
+
+
 def test_no_sentence_is_shown_twice_and_the_names_of_which_most_is_told_come_first() -> None:
     grants = replace(GRANTS, text="Mara Lind and Ada Moe met. Ada Moe sold 3 mills in Turku in 1911.")
     study = replace(STUDY, text="Mara Lind has 5 mills. Ada Moe has 7 yards in Lund and 2 in Visby.")
