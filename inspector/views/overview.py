@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from trailforge.curation import Merged, Stance, between_people, with_filters
+from trailforge.curation import Merged, Stance, between_people, by_reason, with_filters
 from trailforge.inspector import charts
 from trailforge.inspector.showing import describe, kinds_of, product_of, show_of
 from trailforge.inspector.views.drawing import Canvas, draw
@@ -215,18 +215,40 @@ def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance
             st.dataframe(pairs, hide_index=True, column_config={"kappa": st.column_config.NumberColumn(format="%.2f")})
         else:
             st.info("No row has been decided by two people.")
+        _show_reasons(stances)
         st.subheader("Where people differ")
-        st.dataframe(
-            [
-                {"table": each.table, "row": visible(each.uid), "field": visible(each.field),
-                 "said": visible(", ".join(f"{who}: {what}" for who, what in each.sides))}
-                for each in decided.conflicts
-            ],
-            hide_index=True,
-        )  # fmt: skip
+        if not decided.conflicts:
+            st.info("Nowhere.")
+        else:
+            st.dataframe(
+                [
+                    {"table": each.table, "row": visible(each.uid), "field": visible(each.field),
+                     "said": visible(", ".join(f"{who}: {what}" for who, what in each.sides))}
+                    for each in decided.conflicts
+                ],
+                hide_index=True,
+            )  # fmt: skip
     st.caption("The curated data set is made of these decisions by:")
     command = ["trailforge", "curate", "apply", str(run.folder), "--out", f"{run.folder}-curated"]
     st.code(shlex.join(command), language="bash")
+
+
+def _show_reasons(stances: Sequence[Stance]) -> None:
+    found = by_reason(stances)
+    if not found:
+        return
+    st.subheader(
+        "By reason",
+        help="Of pairs of people on one row of whom at least one gives the reason, how many both give it.",
+    )
+    rows = [
+        {
+            "reason": visible(each.reason), "given": each.given, "pairs": each.pairs,
+            "agree": _share(each.same, each.pairs), "kappa": each.kappa,
+        }
+        for each in found
+    ]  # fmt: skip
+    st.dataframe(rows, hide_index=True, column_config={"kappa": st.column_config.NumberColumn(format="%.2f")})
 
 
 def _share(part: int, whole: int) -> str:
