@@ -244,8 +244,6 @@ def run_configuration(dataset: DataSet, settings: Settings) -> Any:
 def refuse_other_run(folder: Path, settings: Settings) -> None:
     """Raise `OutputError` when the folder holds a run with other settings, and say which."""
     earlier = read_settings(folder)
-    if earlier is not None and earlier.is_compact:
-        raise OutputError(f"{folder} was written by `compact`: no run goes on in it, but in the one it was made of")
     if earlier is None or earlier.run_id == settings.run_id:
         return
     what = "other verdicts" if earlier.refusals != settings.refusals else "other input"

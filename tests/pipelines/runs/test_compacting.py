@@ -12,10 +12,12 @@ import pytest
 
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
-from tests.pipelines.support import FinishedRun
+from tests.pipelines.support import CONFIG, FinishedRun
+from trailforge.flows.execute import prepare
+from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.pipelines.runs.compacting import compact_run
 from trailforge.pipelines.runs.finish import read_manifest
-from trailforge.pipelines.runs.intake import read_settings, refuse_other_run
+from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.pipelines.runs.status import read_status
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import InvalidInput, Manifest, OutputError
@@ -64,11 +66,11 @@ def test_runs_whose_stages_make_shards_are_compacted_too(
 
 def test_no_run_goes_on_in_a_compact_one_and_nothing_is_written_over(original_run: FinishedRun, tmp_path: Path) -> None:
     compact_run(original_run.folder, tmp_path / "new")
-    settings = read_settings(original_run.folder)
-    assert settings is not None
-    with pytest.raises(OutputError, match="no run goes on in it") as caught:
-        refuse_other_run(tmp_path / "new", settings)
-    assert "\n" not in str(caught.value)
+    inputs = RunInputs(dataset="mcts_trajectories", files=(original_run.source,))
+    for replaces in (False, True):
+        with pytest.raises(OutputError, match="no run goes on in it") as caught:
+            prepare(tmp_path / "new", MCTS, CONFIG, inputs, replace_run=replaces)
+        assert "\n" not in str(caught.value) and verify_run(tmp_path / "new").is_clean
     with pytest.raises(OutputError, match="not empty"):
         compact_run(original_run.folder, tmp_path / "new")
     with pytest.raises(InvalidInput, match="no finished run"):
