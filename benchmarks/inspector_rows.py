@@ -172,35 +172,41 @@ def _open_page(folder: Path) -> None:
                         f"{_worked(server.pid) - worked:.2f} processor s |",
                         flush=True,
                     )
-            _press(page, f"http://127.0.0.1:{port}/decide", server.pid)
+            _press(page, f"http://127.0.0.1:{port}/decide", server.pid, folder)
             browser.close()
     finally:
         server.terminate()
         server.wait(timeout=30)
 
 
-_PRESSES = 12
+_PRESSES = 50
 
 
-def _press(page: Any, url: str, pid: int) -> None:
-    """Accept rows by the key, one after the other; prints the median of all and the slowest."""
+def _press(page: Any, url: str, pid: int, folder: Path) -> None:
+    """Accept up to 50 rows by the key, one after the other; prints the median, the slowest, and what the log has."""
+    log = folder / "curation" / "decisions.jsonl"
+    known = log.read_text().splitlines() if log.exists() else []
+    presses = min(_PRESSES, len(TableIndex(folder, _TABLE)) - len(known) - 1)
     page.goto(url)
     row = "document.querySelector('.st-key-decide_row .seat.from')?.dataset.row"
     page.locator(".st-key-decide_row").wait_for(timeout=300_000)
     page.wait_for_selector(_AT_REST, timeout=300_000)
     taken, worked = [], _worked(pid)
-    for _ in range(_PRESSES):
+    for _ in range(presses):
         shown, begun = page.evaluate(row), time.monotonic()
         page.keyboard.press("a")
         page.wait_for_function(f"shown => {row} && {row} !== shown", arg=shown, timeout=300_000)
         taken.append(time.monotonic() - begun)
         page.wait_for_selector(_AT_REST, timeout=300_000)
-    each = (_worked(pid) - worked) / _PRESSES
+    each = (_worked(pid) - worked) / presses
+    new = log.read_text().splitlines()[len(known) :]
+    rows = len({json.loads(line)["uid"] for line in new})
     print(
         f"| a key, to the next row | {statistics.median(taken):.2f} | {_peak(pid):,.0f} | slowest {max(taken):.2f} s, "
-        f"{each:.2f} processor s each |",
+        f"{each:.2f} processor s each; {presses} presses, {len(new)} lines on {rows} rows |",
         flush=True,
     )
+    print("| seconds of each key | " + " ".join(f"{each:.2f}" for each in taken) + " | | |", flush=True)
 
 
 def _worked(pid: int) -> float:

@@ -171,6 +171,8 @@ def trend(points: Mapping[str, Sequence[tuple[str, float, str]]], unit: str) -> 
         ]
     )
     figure.update_yaxes(title=unit, rangemode="tozero")
+    if len({when for of_one in points.values() for when, _, _ in of_one}) == 1:
+        figure.update_xaxes(type="category")  # of one time Plotly would tell parts of a second
     figure.update_layout(height=280, margin={"l": 10, "r": 10, "t": 10, "b": 30}, legend=_LEGEND, showlegend=True)
     return figure
 

@@ -20,7 +20,7 @@ _ICON = Path(__file__).parent.parent / "icon.svg"
 """Without one of our own Streamlit has the browser fetch one from outside."""
 _PANES = (Path(__file__).parent / "panes.js").read_text(encoding="utf-8")
 _STYLE = """
-.stMainBlockContainer { padding: 3.6rem 2.5rem 1rem; }
+.stMainBlockContainer { padding: 4.2rem 2.5rem 1rem; }
 .stElementContainer:has(> .stHtml > .panes) { display: none; }
 .runhead { display: flex; gap: 1rem; align-items: baseline; font-size: .85rem; }
 .runhead b { font-size: 1.05rem; }

@@ -216,18 +216,7 @@ def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance
         else:
             st.info("No row has been decided by two people.")
         _show_reasons(stances)
-        st.subheader("Where people differ")
-        if not decided.conflicts:
-            st.info("Nowhere.")
-        else:
-            st.dataframe(
-                [
-                    {"table": each.table, "row": visible(each.uid), "field": visible(each.field),
-                     "said": visible(", ".join(f"{who}: {what}" for who, what in each.sides))}
-                    for each in decided.conflicts
-                ],
-                hide_index=True,
-            )  # fmt: skip
+        _show_conflicts(decided)
     st.caption("The curated data set is made of these decisions by:")
     command = ["trailforge", "curate", "apply", str(run.folder), "--out", f"{run.folder}-curated"]
     st.code(shlex.join(command), language="bash")
@@ -249,6 +238,19 @@ def _show_reasons(stances: Sequence[Stance]) -> None:
         for each in found
     ]  # fmt: skip
     st.dataframe(rows, hide_index=True, column_config={"kappa": st.column_config.NumberColumn(format="%.2f")})
+
+
+def _show_conflicts(decided: Merged) -> None:
+    st.subheader("Where people differ")
+    if not decided.conflicts:
+        st.info("Nowhere.")
+        return
+    rows = [
+        {"table": each.table, "row": visible(each.uid), "field": visible(each.field),
+         "said": visible(", ".join(f"{who}: {what}" for who, what in each.sides))}
+        for each in decided.conflicts
+    ]  # fmt: skip
+    st.dataframe(rows, hide_index=True)
 
 
 def _share(part: int, whole: int) -> str:

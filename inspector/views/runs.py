@@ -160,12 +160,14 @@ def _compare(root: Path, names: tuple[str, str], stamps: Any) -> RunPair:
 
 
 def _show_pair(root: Path) -> None:
-    names = [line.name for line in _lines(root)]
+    lines = _lines(root)
+    names = [line.name for line in lines]
     if len(names) == 1:
         st.info("There is one run; two are wanted.")
         return
     columns = st.columns(2)
-    asked = [st.query_params.get(side) for side in "ab"]
+    alike = next((line.name for line in lines[1:] if line.dataset == lines[0].dataset), names[1])
+    asked = [st.query_params.get(side, name) for side, name in zip("ab", (names[0], alike), strict=True)]
     chosen = [
         column.selectbox(
             side.upper(), names, index=names.index(wanted) if wanted in names else number, key=f"root.{side}",
@@ -185,13 +187,26 @@ def _show_pair(root: Path) -> None:
     with left:
         st.subheader("Figures")
         st.dataframe(
-            [{"figure": visible(name), "A": one, "B": other} for name, (one, other) in pair.figures.items()],
+            [
+                {"figure": visible(name), "A": _told(one), "B": _told(other), "B - A": _difference(one, other)}
+                for name, (one, other) in pair.figures.items()
+            ],
             hide_index=True, height=38 + 35 * min(len(pair.figures), 14),
         )  # fmt: skip
     with right:
         difference = _pick_difference(pair)
     if difference is not None:
         _show_difference(runs, pair.table, difference)
+
+
+def _told(value: float | None) -> str:
+    return "–" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+
+def _difference(one: float | None, other: float | None) -> str:
+    if one is None or other is None:
+        return ""
+    return f"{other - one:+,}" if isinstance(one, int) and isinstance(other, int) else f"{other - one:+,.4g}"
 
 
 def _pick_difference(pair: RunPair) -> RowDifference | None:
