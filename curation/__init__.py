@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trailforge.curation.decisions import standing as standing
     from trailforge.curation.decisions import take_in as take_in
     from trailforge.curation.guide import GUIDE as GUIDE
-    from trailforge.curation.guide import Guide as Guide
+    from trailforge.curation.guide import CurationGuide as CurationGuide
     from trailforge.curation.guide import TableGuide as TableGuide
     from trailforge.curation.guide import find_guide as find_guide
     from trailforge.curation.guide import read_guide as read_guide

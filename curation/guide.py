@@ -1,4 +1,4 @@
-"""Read `curation.yaml`: for which reasons rows are rejected, what guides those who decide, and who decides on what.
+"""Read curation.yaml: for which reasons rows are rejected, what guides those who decide, and who decides on what.
 
 Each row of a table belongs to one annotator. A share of the rows, the overlap, belongs to several, so that agreement
 can be measured. Who a row belongs to follows from its uid and the names alone: the same for everybody, in whatever
@@ -57,8 +57,8 @@ class TableGuide:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guide:
-    """All that `curation.yaml` says."""
+class CurationGuide:
+    """All that curation.yaml says."""
 
     tables: Mapping[str, TableGuide] = field(default_factory=dict)
 
@@ -73,7 +73,7 @@ def _draw(name: str, table: str, uid: str) -> int:
 
 
 def find_guide(folder: Path, given: Path | None = None) -> Path | None:
-    """The file that guides curation of a run: the given one, else `curation.yaml` in its folder or in the one around
+    """The file that guides curation of a run: the given one, else curation.yaml in its folder or in the one around
     it; None without one. Raises `InvalidInput` for a given file that is not there or no YAML by its name."""
     if given is not None:
         if not given.is_file():
@@ -84,13 +84,13 @@ def find_guide(folder: Path, given: Path | None = None) -> Path | None:
     return next((path for path in (folder / GUIDE, folder.resolve().parent / GUIDE) if path.is_file()), None)
 
 
-def read_guide(path: Path | None, tables: Collection[str]) -> Guide:
+def read_guide(path: Path | None, tables: Collection[str]) -> CurationGuide:
     """Read a guide; without a file the default one. `tables`: names of those on whose rows people can decide.
 
     Raises `InvalidInput` naming the file and the field that is unknown or wrong.
     """
     if path is None:
-        return Guide()
+        return CurationGuide()
     content = load_guide(path)
     _check_names(content, _OF_ALL, path, "")
     annotators = _annotators(content.get("annotators", ()), tables, path)
@@ -105,7 +105,7 @@ def read_guide(path: Path | None, tables: Collection[str]) -> Guide:
         _check_names(section, _OF_A_TABLE, path, f"tables.{name}.")
         places = {each: f"tables.{name}.{each}" if each in section else each for each in _OF_A_TABLE}
         of_tables[name] = _table({**content, **section}, annotators.get(name, annotators[""]), path, places)
-    return Guide(tables=of_tables)
+    return CurationGuide(tables=of_tables)
 
 
 def _annotators(found: Any, tables: Collection[str], path: Path) -> dict[str, tuple[str, ...]]:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from trailforge.curation import (
-    Guide,
+    CurationGuide,
     Merged,
     Stance,
     TableGuide,
@@ -49,7 +49,7 @@ class Curation:
     check: Check
     who: str
     """Name under which decisions are written unless another is given on the page."""
-    guide: Guide = field(default_factory=Guide)
+    guide: CurationGuide = field(default_factory=CurationGuide)
     """Reasons and guidelines by table, and who decides on what."""
 
 
@@ -130,7 +130,7 @@ IN_ORDER, RANDOM, LOWEST = "In order", "Random order", "Lowest first"
 MINE = "Mine, then overlap"
 FILTERS_DIFFER, PEOPLE_DIFFER, DECIDED = "Filters disagree", "People disagree", "Decided by me"
 MODES = {
-    MINE: "The rows that are yours alone, then those that you and others decide on, by `curation.yaml`; without those "
+    MINE: "The rows that are yours alone, then those that you and others decide on, by curation.yaml; without those "
     "that as many have decided on as are to.",
     IN_ORDER: "All rows, as they stand in the files.",
     RANDOM: "All rows in a random order, the same one for everybody: the first so many are a sample.",

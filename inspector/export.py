@@ -110,7 +110,12 @@ class _Site:
 
     def _put(self, path: str, title: str, content: str) -> None:
         up = "../" * path.count("/")
-        links = [("index.html", "Overview"), *((f"{table.name}/index.html", table.title) for table in self._tables)]
+        titles = Counter(table.title for table in self._tables)
+        named = [
+            (f"{table.name}/index.html", table.title + f" ({table.name})" * (titles[table.title] > 1))
+            for table in self._tables
+        ]
+        links = [("index.html", "Overview"), *named]
         nav = "".join(
             f'<a href="{up}{to}">{escape_text(name)}</a>' for to, name in (*links, ("decisions.html", "Decisions"))
         )

@@ -113,7 +113,7 @@ def open_cached(folder: Path, stamp: Any) -> tuple[OpenRun, tuple[str, ...]]:
 
 
 def main(folder: Path, who: str, guide: str = "") -> None:
-    """Run the page once. `guide`: path of a `curation.yaml`; empty: the one that is found by the run's folder."""
+    """Run the page once. `guide`: path of a curation.yaml; empty: the one that is found by the run's folder."""
     leave_own_folder()
     is_in_root = is_root(folder)
     if is_in_root:

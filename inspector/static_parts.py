@@ -12,7 +12,7 @@ from typing import Any
 from trailforge.inspector.charts import point_map
 from trailforge.inspector.tree_chart import tree_chart
 from trailforge.inspector.views.html import html_of, is_static, line_of
-from trailforge.inspector.visible_text import escape_text
+from trailforge.inspector.visible_text import escape_text, label
 from trailforge.pipelines.show import (
     Columns,
     DataTable,
@@ -148,6 +148,8 @@ def diagram(part: Diagram) -> str:
     layers = list(_layers(part.nodes, part.edges))
     sizes = {node.id: _size(node) for node in part.nodes}
     places: dict[str, tuple[float, float]] = {}
+    texts = (min(len(edge.text), _LONGEST_LINE) for edge in part.edges)
+    gap = _GAP if part.is_downward else _GAP + _LETTER * max(texts, default=0)
     along = 10.0
     for layer in layers:
         across = 10.0
@@ -155,7 +157,7 @@ def diagram(part: Diagram) -> str:
             width, height = sizes[node.id]
             places[node.id] = (across, along) if part.is_downward else (along, across)
             across += (width if part.is_downward else height) + 24
-        along += max(sizes[node.id][1 if part.is_downward else 0] for node in layer) + _GAP
+        along += max(sizes[node.id][1 if part.is_downward else 0] for node in layer) + gap
     width = max((x + sizes[each][0] for each, (x, _) in places.items()), default=0) + 10
     height = max((y + sizes[each][1] for each, (_, y) in places.items()), default=0) + 10
     edges = "".join(_edge(each, places, sizes, part.is_downward) for each in part.edges)
@@ -193,7 +195,7 @@ def _box(node: DiagramNode, place: tuple[float, float], size: tuple[float, float
     (x, y), (width, height), colour = place, size, _COLOURS.get(node.kind, "#8a8f98")
     texts = "".join(
         f'<text class="line{min(number, 1)}" x="{x + 10:.0f}" y="{y + _LINE * (number + 1):.0f}">'
-        f"{escape_text(line, _LONGEST_LINE)}</text>"
+        f"{label(line, _LONGEST_LINE)}</text>"
         for number, line in enumerate(node.lines)
     )
     stroke = 3 if node.is_strong else 1.5
@@ -215,10 +217,9 @@ def _edge(
     colour = _COLOURS.get(edge.kind, "currentColor")
     dashed = ' stroke-dasharray="5 4"' if edge.is_dashed else ""
     marker = "marker-start" if edge.is_backward else "marker-end"
-    middle = (ends[0] + ends[2]) / 2, (ends[1] + ends[3]) / 2 - 4
     return (
         f"<g><title>{escape_text(edge.hover, 600)}</title>"
         f'<line x1="{ends[0]:.0f}" y1="{ends[1]:.0f}" x2="{ends[2]:.0f}" y2="{ends[3]:.0f}" stroke="{colour}"{dashed} '
-        f'{marker}="url(#tip)"/><text x="{middle[0]:.0f}" y="{middle[1]:.0f}" text-anchor="middle">'
-        f"{escape_text(edge.text, _LONGEST_LINE)}</text></g>"
+        f'{marker}="url(#tip)"/><text x="{ends[2] - 12:.0f}" y="{ends[3] - 5:.0f}" text-anchor="end">'
+        f"{label(edge.text, _LONGEST_LINE)}</text></g>"
     )

@@ -51,7 +51,7 @@ _REWARD = {
 _LED = {"oracle": "oracle: led by the gold hops", "policy": "policy: the model's own searches"}
 _IS_A = ("instance of", "subclass of", "occupation")
 _LINKS = {
-    "known by": "Its kind, or else the first triple that was offered of it.",
+    "known by": "Its kind, and the first other triple that was offered of it.",
     "score": "How similar the best name is, 0 to 1; 1 only for the label itself.",
     "margin": "How far above the best other entity: 0 when names collide.",
     "searched": "Its triples were looked up.",
@@ -194,10 +194,13 @@ def _matches(step: KgStep, entity: str) -> list[str]:
 
 
 def _known_by(step: KgStep, link: EntityLink) -> str:
-    """What tells an entity from others of its name: of which kind it is, or else the first triple that it has."""
+    """What tells an entity from others of its name: of which kind it is, and the first other triple that it has."""
     triples = [triple for triple in step.triples_offered if triple.head == link.entity_id]
-    triples.sort(key=lambda triple: triple.relation_label not in _IS_A)
-    return f"{triples[0].relation_label}: {triples[0].tail_label}" if triples else ""
+    kinds = [triple.tail_label for triple in triples if triple.relation_label in _IS_A]
+    others = [
+        f"{triple.relation_label} {triple.tail_label}" for triple in triples if triple.relation_label not in _IS_A
+    ]
+    return ", ".join([*kinds[:1], *others[:1]])
 
 
 def _links(step: KgStep) -> Parts:

@@ -8,14 +8,14 @@ import pytest
 
 from trailforge.curation.agreement import by_reason
 from trailforge.curation.decisions import Stance
-from trailforge.curation.guide import DEFAULT_REASONS, Guide, TableGuide, find_guide, read_guide
+from trailforge.curation.guide import DEFAULT_REASONS, CurationGuide, TableGuide, find_guide, read_guide
 from trailforge.schemas import InvalidInput
 
 TABLES = ("mcts_trajectories", "rejected")
 UIDS = [f"u{number}" for number in range(1000)]
 
 
-def read(tmp_path: Path, text: str) -> Guide:
+def read(tmp_path: Path, text: str) -> CurationGuide:
     path = tmp_path / "curation.yaml"
     path.write_text(text)
     return read_guide(path, TABLES)

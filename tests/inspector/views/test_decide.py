@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.rows import QUESTION, trajectory
-from trailforge.curation import Guide, TableGuide
+from trailforge.curation import CurationGuide, TableGuide
 from trailforge.curation.decisions import append, merge, now, read_decisions, standing
 from trailforge.inspector import deciding as queues
 from trailforge.inspector.deciding import Curation
@@ -474,7 +474,9 @@ def test_a_row_that_somebody_else_decided_meanwhile_is_not_asked_for_again(run: 
 
 
 def test_the_page_has_the_reasons_and_guidelines_of_the_guide(run: OpenRun) -> None:
-    guide = Guide(tables={TABLE: TableGuide(reasons=("too easy",), guidelines="Read <b>all</b>.", annotators=("ann",))})
+    guide = CurationGuide(
+        tables={TABLE: TableGuide(reasons=("too easy",), guidelines="Read <b>all</b>.", annotators=("ann",))}
+    )
     app = AppTest.from_function(page, args=(run, replace(curation_of("ann"), guide=guide)), default_timeout=300).run()
     assert not app.exception
     assert app.selectbox(key=f"decide.mode.{TABLE}").value == queues.MINE
