@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from trailforge.curation import between_people, by_reason, merge, of_run, read_decisions, standing, with_filters
 from trailforge.inspector import charts
 from trailforge.inspector.showing import cells, describe, kinds_of, more_of, product_of, show_of
@@ -158,9 +160,12 @@ class _Site:
         parts: list[str] = []
         for name, count in run.table(table).counts(columns).items() if columns else ():
             parts += [f"<h2>{escape_text(name.replace('_', ' '))}</h2>", drawing.chart(charts.bars(count, charts.KEPT))]
-        for path, unit in shown.numbers.items():
-            if path in run.table(table).numbers():
-                figure = charts.histogram(run.table(table).values(path), unit)
+        found = {path: unit for path, unit in shown.numbers.items() if path in run.table(table).numbers()}
+        run.table(table).read_values(list(found))
+        for path, unit in found.items():
+            values = run.table(table).values(path)
+            if not np.isnan(values).all():
+                figure = charts.histogram(values, unit)
                 parts += [f"<h2>{escape_text(unit)}</h2>", drawing.chart(figure)]
         return parts
 

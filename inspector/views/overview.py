@@ -123,6 +123,7 @@ def _show_kinds(run: OpenRun, table: str, kinds: Sequence[str]) -> None:
 
 def _show_numbers(run: OpenRun, table: str, units: Mapping[str, str]) -> None:
     found = {path: unit for path, unit in units.items() if path in run.table(table).numbers()}
+    run.table(table).read_values(list(found))
     st.subheader("Distributions", help="A click on a bar lists its rows.")
     places = st.columns(3)
     for number, (path, unit) in enumerate(found.items()):
