@@ -19,13 +19,13 @@ from trailforge.inspector.roots import is_root
 from trailforge.inspector.showing import describe, kinds_of, show_of
 from trailforge.inspector.views import decide, fixing, overview, picking, runs
 from trailforge.inspector.views.drawing import Canvas, draw
-from trailforge.inspector.views.frame import guard, leave_own_folder, open_page, page_of
+from trailforge.inspector.views.frame import leave_own_folder, open_page, page_of, show_error
 from trailforge.inspector.views.picking import TABLE, pick
 from trailforge.pipelines import check_row, decidable, is_curated, products_of
 from trailforge.pipelines.runs import OpenRun, books_so_far, open_run, read_settings, stamp_of
 from trailforge.pipelines.search import texts_of
 from trailforge.pipelines.show import Show, ShownTable
-from trailforge.schemas import InvalidInput
+from trailforge.schemas import InvalidInput, TrailforgeError
 
 
 def show_page(run: OpenRun, curation: Curation, *, is_in_root: bool = False) -> None:
@@ -135,4 +135,8 @@ def main(folder: Path, who: str, guide: str = "") -> None:
 
 
 if __name__ == "__main__":
-    guard(partial(main, Path(sys.argv[1]), *sys.argv[2:]))
+    try:
+        main(Path(sys.argv[1]), *sys.argv[2:])
+    except TrailforgeError as fault:
+        if open_page("trailforge"):  # whoever has not given the password is told nothing, not even what is wrong
+            show_error(fault)

@@ -58,5 +58,10 @@ def guard(show: Callable[[], Any]) -> None:
     try:
         show()
     except TrailforgeError as error:
-        st.error("This cannot be shown:")
-        st.code(visible(str(error)), language=None, wrap_lines=True)
+        show_error(error)
+
+
+def show_error(error: TrailforgeError) -> None:
+    """Show in one line why something cannot be shown."""
+    st.error("This cannot be shown:")
+    st.code(visible(str(error)), language=None, wrap_lines=True)
