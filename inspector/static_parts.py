@@ -60,7 +60,7 @@ class StaticDrawing:
         )
         return plotly.io.to_html(
             figure, include_plotlyjs=False, full_html=False, config={"displayModeBar": False},
-            div_id=f"chart{next(self._charts)}", default_height=figure.layout.height or 400,
+            div_id=f"chart{next(self._charts)}", default_height=f"{figure.layout.height or 400}px",
         )  # fmt: skip
 
     def _tabs(self, part: Tabs) -> str:
@@ -93,7 +93,7 @@ class StaticDrawing:
         figure = point_map(part.points, part.chosen, by_group=False, height=370)
         return f'{self.chart(figure)}<p class="quiet">{escape_text(part.caption)}</p>'
 
-    _writers: Mapping[type[Part], Callable[[StaticDrawing, Any], str]] = {
+    _writers: Mapping[type[Part], Callable[[Any, Any], str]] = {
         Tabs: _tabs,
         Selector: _selector,
         Columns: _columns,

@@ -40,7 +40,10 @@ def answer_sql(folder: Path, statement: str) -> pa.RecordBatchReader:
             paths.setdefault(path.parent.name, []).append(str(path))
     if not paths:
         raise InvalidInput("holds no tables; give the folder of a run or a training set", file=folder)
-    never = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+    never: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+    }
     base = duckdb.connect(":memory:", config=never)
     try:
         for table, files in paths.items():

@@ -477,7 +477,9 @@ def test_the_page_has_the_reasons_and_guidelines_of_the_guide(run: OpenRun) -> N
     guide = CurationGuide(
         tables={TABLE: TableGuide(reasons=("too easy",), guidelines="Read <b>all</b>.", annotators=("ann",))}
     )
-    app = AppTest.from_function(page, args=(run, replace(curation_of("ann"), guide=guide)), default_timeout=300).run()
+    app: Any = AppTest.from_function(
+        page, args=(run, replace(curation_of("ann"), guide=guide)), default_timeout=300
+    ).run()
     assert not app.exception
     assert app.selectbox(key=f"decide.mode.{TABLE}").value == queues.MINE
     assert any("Read &lt;b&gt;all&lt;/b&gt;." in each.body for each in app.get("html"))

@@ -36,7 +36,7 @@ def check_compact(folder: Path, out: Path) -> None:
     made = compact_run(folder, out)
     assert verify_run(out).problems == []
     then, now = read_manifest(folder), read_manifest(out)
-    assert isinstance(then, Manifest) and now == made.manifest
+    assert isinstance(then, Manifest) and isinstance(now, Manifest) and now == made.manifest
     assert replace(now, files=then.files) == then  # books, calls, cost, card
     before, after = tables(folder), tables(out)
     assert before.keys() == after.keys() and all(before[name].equals(after[name]) for name in before)
