@@ -52,7 +52,7 @@ def pick(
     numbers = _filter(run, table, more, kind, only, line)
     if shown is not None:
         numbers = _order(run, shown, numbers, line)
-    kinds: Sequence[str] = kinds_of(run.dataset, shown) if shown else ()
+    kinds = list(kinds_of(run.dataset, shown)) if shown else []
 
     def row_of(number: int) -> dict[str, Any]:
         row = run.row(table, number) | {name: more[name][number] for name in more}
