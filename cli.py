@@ -24,6 +24,7 @@ from trailforge.commands import (
     operate,
     runs,
     serve,
+    tables,
     training,
 )
 from trailforge.schemas import TrailforgeError, missing_package, visible
@@ -38,7 +39,7 @@ _INTERRUPTED = 130
 _MAKE = "Make data"
 _PANELS = {
     _MAKE: (),
-    "Look and decide": ("show", "inspect", "verify", "status", "curate", "rewards"),
+    "Look and decide": ("show", "inspect", "sql", "verify", "status", "curate", "rewards"),
     "Train and evaluate": ("training-set", "export", "train", "evaluate", "compare", "audit", "demand"),
     "Operate": (
         "doctor",
@@ -50,6 +51,7 @@ _PANELS = {
         "backup",
         "restore",
         "check-bands",
+        "compact",
         "push",
     ),
 }
@@ -71,7 +73,7 @@ def _options(
     del version
 
 
-for _each in (runs, curate, index, kg, look, training, export, evaluate, audit, demand, operate, launch, serve):
+for _each in (runs, curate, index, kg, look, training, export, evaluate, audit, demand, operate, launch, serve, tables):
     _each.register(app)
 
 

@@ -3,10 +3,13 @@
 Writes a table of made-up trajectories, each with a conversation of a few turns, in the files and row groups that runs
 have, once; then measures each act on it in a process of its own, so that the memory is that act's peak. The files
 are in the system's cache as far as they fit. With --page the curators' page itself is opened over them in Chromium:
-seconds from the request until the view stands, and the server's peak memory after it.
+seconds from the request until the view stands, processor seconds and peak memory of the server, and the same for keys
+that accept a row, from the press until the next row stands. Seconds are those of this machine with all else that it
+does; processor seconds are the server's own.
 
     make bench B=inspector_rows
     make bench B=inspector_rows ARGS="--page"
+    make bench B=inspector_rows ARGS="--rows 25 --files 1 --page --no-acts"
     make bench B=inspector_rows ARGS="--rows 100000 --files 2000 --keep /tmp/rows"
 """
 
@@ -14,10 +17,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import resource
 import shutil
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,6 +31,7 @@ import urllib.request
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -56,6 +62,7 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=60, help="of each of six messages")
     parser.add_argument("--keep", type=Path, help="folder of the rows, made when it is not there")
     parser.add_argument("--page", action="store_true", help="open the page's views, too")
+    parser.add_argument("--no-acts", action="store_true", help="measure the page alone")
     parser.add_argument("--act", choices=_ACTS, help="measure this alone, here")
     options = parser.parse_args()
     if options.act:
@@ -66,7 +73,7 @@ def main() -> None:
         if not (folder / "manifest.json").exists():
             _write(folder, options.rows, options.files, options.words)
         print("| act | seconds | peak memory, MiB | came to |\n|---|---:|---:|---|", flush=True)
-        for act in _ACTS:
+        for act in () if options.no_acts else _ACTS:
             command = [sys.executable, __file__, "--keep", str(folder), "--act", act]
             print(subprocess.run(command, check=True, capture_output=True, text=True).stdout, end="", flush=True)
         if options.page:
@@ -127,10 +134,12 @@ def _write_books(folder: Path, entries: list[dict[str, object]], rows: int) -> N
     (folder / "manifest.json").write_text(json.dumps(to_dict(manifest)))
 
 
+_AT_REST = '[data-testid="stApp"][data-test-script-state="notRunning"]'
 _VIEWS = {
     "": "Funnel",
     "trajectories": "Row 1 of",
     "decide": "rows decided by you",
+    "trajectories?mcts_trajectories.search=reward.f1<0.01": "Row 1 of",
 }
 """And a text that is there once a view stands."""
 
@@ -151,23 +160,59 @@ def _open_page(folder: Path) -> None:
             page = browser.new_page(viewport={"width": 1400, "height": 1000})
             for round_ in ("first", "again"):
                 for view, text in _VIEWS.items():
-                    begun = time.monotonic()
+                    begun, worked = time.monotonic(), _worked(server.pid)
                     page.goto(f"http://127.0.0.1:{port}/{view}")
                     page.get_by_text(text).first.wait_for(timeout=300_000)
                     seconds = time.monotonic() - begun
-                    page.wait_for_selector(
-                        '[data-testid="stApp"][data-test-script-state="notRunning"]', timeout=300_000
-                    )
+                    page.wait_for_selector(_AT_REST, timeout=300_000)
                     complete = time.monotonic() - begun
                     peak = _peak(server.pid)
                     print(
-                        f"| page, {view or 'overview'}, {round_} | {seconds:.2f} | {peak:,.0f} | {complete:.2f} s |",
+                        f"| page, {view or 'overview'}, {round_} | {seconds:.2f} | {peak:,.0f} | {complete:.2f} s, "
+                        f"{_worked(server.pid) - worked:.2f} processor s |",
                         flush=True,
                     )
+            _press(page, f"http://127.0.0.1:{port}/decide", server.pid, folder)
             browser.close()
     finally:
         server.terminate()
         server.wait(timeout=30)
+
+
+_PRESSES = 50
+
+
+def _press(page: Any, url: str, pid: int, folder: Path) -> None:
+    """Accept up to 50 rows by the key, one after the other; prints the median, the slowest, and what the log has."""
+    log = folder / "curation" / "decisions.jsonl"
+    known = log.read_text().splitlines() if log.exists() else []
+    presses = min(_PRESSES, len(TableIndex(folder, _TABLE)) - len(known) - 1)
+    page.goto(url)
+    row = "document.querySelector('.st-key-decide_row .seat.from')?.dataset.row"
+    page.locator(".st-key-decide_row").wait_for(timeout=300_000)
+    page.wait_for_selector(_AT_REST, timeout=300_000)
+    taken, worked = [], _worked(pid)
+    for _ in range(presses):
+        shown, begun = page.evaluate(row), time.monotonic()
+        page.keyboard.press("a")
+        page.wait_for_function(f"shown => {row} && {row} !== shown", arg=shown, timeout=300_000)
+        taken.append(time.monotonic() - begun)
+        page.wait_for_selector(_AT_REST, timeout=300_000)
+    each = (_worked(pid) - worked) / presses
+    new = log.read_text().splitlines()[len(known) :]
+    rows = len({json.loads(line)["uid"] for line in new})
+    print(
+        f"| a key, to the next row | {statistics.median(taken):.2f} | {_peak(pid):,.0f} | slowest {max(taken):.2f} s, "
+        f"{each:.2f} processor s each; {presses} presses, {len(new)} lines on {rows} rows |",
+        flush=True,
+    )
+    print("| seconds of each key | " + " ".join(f"{each:.2f}" for each in taken) + " | | |", flush=True)
+
+
+def _worked(pid: int) -> float:
+    """Processor seconds of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _free_port() -> int:

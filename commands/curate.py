@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import partial
 from itertools import islice
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trailforge.commands.options import RunFolder
-from trailforge.schemas import FileEntry, InvalidInput, NothingKept, PatternDecision, RefusedPattern, Ruling
+from trailforge.schemas import FileEntry, InvalidInput, NothingKept, PatternDecision, RefusedPattern, Ruling, visible
 
 if TYPE_CHECKING:
     from trailforge.curation import Merged
@@ -41,6 +41,16 @@ MERGE_EPILOG = """Examples:\n
     trailforge curate merge datasets_out/demo /mnt/other/datasets_out/demo"""
 STATS_EPILOG = """Examples:\n
     trailforge curate stats datasets_out/demo"""
+GUIDE_EPILOG = """Examples:\n
+    trailforge curate guide datasets_out/demo\n
+    trailforge curate guide datasets_out/demo --guide curation.yaml\n\n
+The file, all of it optional:\n
+    annotators: [ann, ben]        or a mapping of names to the tables that each decides on\n
+    overlap: 0.2                  share of the rows that two of them decide on (people: 3 for three)\n
+    guidelines: Keep what you would want a model to learn.\n
+    reasons: [wrong answer, badly written]\n
+    tables:                       what differs for a table\n
+      rejected: {overlap: 0, reasons: [rightly rejected]}"""
 app = typer.Typer(
     no_args_is_help=True, help="Record decisions on rows of a finished run, and build the curated data set from them."
 )
@@ -211,6 +221,7 @@ def stats(folder: RunFolder) -> None:
         pairs.add_row(Text(" and ".join(pair.people)), f"{pair.rows:,}", f"{pair.same / pair.rows:.0%}", kappa)
     if pairs.row_count:
         console.print(pairs)
+    console.print(_reasons(stances))
     for conflict in merged.conflicts[:_MOST_CONFLICTS]:
         sides = ", ".join(f"{who}: {what}" for who, what in conflict.sides)
         console.print(
@@ -221,6 +232,31 @@ def stats(folder: RunFolder) -> None:
         console.print(Text(f"refused: {pattern.field} matches {pattern.pattern!r} ({pattern.detail})"))
     if len(of_this) < len(decisions):
         console.print(f"{len(decisions) - len(of_this)} decisions are on another run that was in this folder.")
+
+
+@app.command(epilog=GUIDE_EPILOG)
+def guide(
+    folder: RunFolder,
+    guide: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The guide. Default: curation.yaml in or beside the run.")
+    ] = None,
+) -> None:
+    """Check curation.yaml, and show which reasons it names and how many rows are whose, and decided."""
+    from trailforge.curation import find_guide, of_run, read_decisions, read_guide, standing
+    from trailforge.inspector import shares_of
+    from trailforge.pipelines import decidable
+    from trailforge.pipelines.runs import open_run
+
+    settings = _settings(folder)
+    run, path, tables = open_run(folder), find_guide(folder, guide), decidable(settings.dataset)
+    read = read_guide(path, tables)
+    print(path or "no curation.yaml: the reasons that come with the page, and everybody decides on whatever they like")
+    stances = standing(of_run(read_decisions(folder), settings.run_id))
+    for table in (name for name in tables if name in run.tables):
+        print(visible(f"{table}: {'; '.join(read.of(table).reasons)}"))
+        for who, (alone, shared) in shares_of(run, table, read.of(table)).items():
+            done = sum((each.table, each.who) == (table, who) for each in stances)
+            print(visible(f"  {who}: {len(alone):,} alone, {len(shared):,} with others; {done:,} decided"))
 
 
 def register(root: typer.Typer) -> None:
@@ -319,6 +355,20 @@ def _assignment(text: str) -> tuple[str, str]:
     if not (field and equals):
         raise typer.BadParameter(f"{text!r}: expected FIELD=VALUE", param_hint="--fix")
     return field, value
+
+
+def _reasons(stances: Sequence[Any]) -> Any:
+    """How often each reason was given, and of pairs of people on a row how many agree on it."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from trailforge.curation import by_reason
+
+    shown = Table("rejected for", "times", "one or both of two people", "both", "Cohen's kappa")
+    for each in by_reason(stances):
+        kappa = "–" if each.kappa is None else f"{each.kappa:.2f}"
+        shown.add_row(Text(each.reason), f"{each.given:,}", f"{each.pairs:,}", f"{each.same:,}", kappa)
+    return shown if shown.row_count else ""
 
 
 def _progress(folder: Path, merged: Merged) -> Any:

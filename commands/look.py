@@ -28,6 +28,12 @@ COMPARE_EPILOG = """Examples:\n
 INSPECT_EPILOG = """Examples:\n
     trailforge inspect datasets_out/demo\n
     trailforge inspect datasets_out/demo --port 8600 --who ann --no-open\n
+    trailforge inspect datasets_out                       all runs in it, and two of them side by side
+
+    trailforge inspect datasets_out/demo --export pages    to hand on: open pages/index.html
+
+    trailforge inspect datasets_out/demo --guide curation.yaml
+
     trailforge inspect evaluations/musique --beside evaluations/musique-trained\n
     TRAILFORGE_INSPECT_PASSWORD=… trailforge inspect datasets_out/demo --host 0.0.0.0"""
 VERIFY_EPILOG = """Examples:\n
@@ -127,11 +133,23 @@ def inspect(
     beside: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of a second evaluation to compare with.")
     ] = None,
+    guide: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Reasons, guidelines and annotators. Default: curation.yaml in or beside the run."
+        ),
+    ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write the pages of a run there, to hand on, and open no server."),
+    ] = None,
+    most: Annotated[int, typer.Option("--rows", min=1, help="With --export: most rows of each table.")] = 500,
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
 ) -> None:
-    """Open a run in the browser, finished or not, and decide on its rows; or open an evaluation or an RL training."""
+    """Open a run in the browser, finished or not, and decide on its rows; or a folder of runs, an evaluation or an RL
+    training."""
     from trailforge.evaluation import is_evaluation
-    from trailforge.inspector import check_port, check_reach, is_shared, is_training, serve
+    from trailforge.inspector import check_port, check_reach, is_root, is_shared, is_training, serve
     from trailforge.pipelines.runs import no_run, read_settings
 
     for given in (folder, *([beside] if beside else [])):
@@ -139,8 +157,16 @@ def inspect(
             continue
         if beside:
             raise InvalidInput("holds no evaluation; --beside compares two of them", file=given)
-        if not is_training(given) and read_settings(given) is None:
+        if not is_training(given) and not is_root(given) and read_settings(given) is None:
             raise no_run(given) if given.is_dir() else InvalidInput("no such folder", file=given)
+    is_run = not (is_evaluation(folder) or is_training(folder))
+    if is_run:
+        _check_guide(folder, guide)
+    elif guide:
+        raise InvalidInput("guides decisions on the rows of a run, which this folder holds none of", file=guide)
+    if export:
+        _export(folder, export, most)
+        return
     check_reach(host, is_behind_proxy=behind_proxy)
     check_port(host, port)
     if open_:
@@ -148,11 +174,42 @@ def inspect(
         threading.Timer(2.0, webbrowser.open, (f"http://{address}:{port}",)).start()
     if who is None:
         who = "" if is_shared(host, is_behind_proxy=behind_proxy) else getpass.getuser()
-    if is_evaluation(folder) or is_training(folder):
-        script, arguments = "evaluation_page.py", [str(each.resolve()) for each in (folder, beside) if each]
+    if is_run:
+        script, arguments = "page.py", [str(folder.resolve()), who, *([str(guide.resolve())] if guide else [])]
     else:
-        script, arguments = "page.py", [str(folder.resolve()), who]
+        script, arguments = "evaluation_page.py", [str(each.resolve()) for each in (folder, beside) if each]
     serve(_PAGES / script, arguments, host=host, port=port, is_behind_proxy=behind_proxy)
+
+
+def _check_guide(folder: Path, guide: Path | None) -> None:
+    """Before the page opens, in one line of the terminal."""
+    from trailforge.curation import find_guide, read_guide
+    from trailforge.inspector import is_root
+    from trailforge.pipelines import decidable
+    from trailforge.pipelines.runs import open_run
+
+    if is_root(folder):
+        if guide:
+            find_guide(folder, guide)  # what it says is read for the run that is opened
+        return
+    read_guide(find_guide(folder, guide), decidable(open_run(folder).dataset))
+
+
+def _export(folder: Path, out: Path, most: int) -> None:
+    """Pages to hand on, with the progress on standard error."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from trailforge.inspector import export_pages
+    from trailforge.pipelines.runs import open_run
+
+    run = open_run(folder)
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("pages", total=None)
+        total = 0
+        for done, total in export_pages(run, out, most):
+            progress.update(task, completed=done, total=total)
+    print(f"{total:,} pages; open {out / 'index.html'} in a browser")
 
 
 def verify(folder: RunFolder) -> None:

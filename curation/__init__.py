@@ -6,6 +6,7 @@ from trailforge.doors import lazy_names
 
 if TYPE_CHECKING:
     from trailforge.curation.agreement import between_people as between_people
+    from trailforge.curation.agreement import by_reason as by_reason
     from trailforge.curation.agreement import with_filters as with_filters
     from trailforge.curation.apply import apply_rulings as apply_rulings
     from trailforge.curation.decisions import LOG as LOG
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from trailforge.curation.decisions import source_of as source_of
     from trailforge.curation.decisions import standing as standing
     from trailforge.curation.decisions import take_in as take_in
+    from trailforge.curation.guide import GUIDE as GUIDE
+    from trailforge.curation.guide import CurationGuide as CurationGuide
+    from trailforge.curation.guide import TableGuide as TableGuide
+    from trailforge.curation.guide import find_guide as find_guide
+    from trailforge.curation.guide import read_guide as read_guide
     from trailforge.curation.sources import tell_sources as tell_sources
     from trailforge.curation.verdicts import COPIES as COPIES
     from trailforge.curation.verdicts import append_pattern as append_pattern

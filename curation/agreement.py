@@ -40,6 +40,22 @@ class FilterAgreement:
     rejected_too: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonAgreement:
+    """The agreement of people on one reason to reject, over the rows that two or more decided on."""
+
+    reason: str
+    given: int
+    """Number of rejections for this reason, of whatever rows."""
+    pairs: int
+    """Number of pairs of people on one row of whom at least one gave this reason."""
+    same: int
+    """Number of these pairs of whom both gave it."""
+    kappa: float | None
+    """Cohen's kappa of "rejected for this reason", over all pairs of people on one row; None where chance alone
+    agrees always."""
+
+
 def between_people(stances: Iterable[Stance]) -> list[PairAgreement]:
     """The agreement of every two people with a row in common, sorted by their names."""
     of_person: dict[str, dict[tuple[str, str], bool]] = defaultdict(dict)
@@ -71,6 +87,22 @@ def with_filters(stances: Iterable[Stance]) -> list[FilterAgreement]:
         )
         for who, count in sorted(counts.items())
     ]
+
+
+def by_reason(stances: Iterable[Stance]) -> list[ReasonAgreement]:
+    """The agreement on each reason that somebody gave, the most frequent reason first."""
+    of_row: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for each in sorted(stances, key=lambda each: each.who):
+        of_row[each.table, each.uid].append(each.reason)
+    given = Counter(reason for reasons in of_row.values() for reason in reasons if reason)
+    pairs = [pair for reasons in of_row.values() for pair in combinations(reasons, 2)]
+    found = []
+    for reason, count in sorted(given.items(), key=lambda item: (-item[1], item[0])):
+        gave = [(one == reason, other == reason) for one, other in pairs]
+        any_, both = sum(a or b for a, b in gave), sum(a and b for a, b in gave)
+        kappa = _kappa(gave) if gave else None
+        found.append(ReasonAgreement(reason=reason, given=count, pairs=any_, same=both, kappa=kappa))
+    return found
 
 
 def _kappa(kept: Sequence[tuple[bool, bool]]) -> float | None:

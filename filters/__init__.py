@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trailforge.filters.grounding import is_computed as is_computed
     from trailforge.filters.grounding import is_grounded as is_grounded
     from trailforge.filters.grounding import is_title_of_gold as is_title_of_gold
+    from trailforge.filters.grounding import says as says
     from trailforge.filters.grounding import shown_at as shown_at
     from trailforge.filters.grounding import supports as supports
     from trailforge.filters.questions import DOUBTFUL as DOUBTFUL
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from trailforge.filters.questions import can_be_asked as can_be_asked
     from trailforge.filters.questions import doubtful_gold as doubtful_gold
     from trailforge.filters.questions import garbled_places as garbled_places
+    from trailforge.filters.questions import quote_of as quote_of
     from trailforge.filters.questions import searched_texts as searched_texts
     from trailforge.filters.thoughts import find_unseen_names as find_unseen_names
     from trailforge.filters.thoughts import quotes as quotes

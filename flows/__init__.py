@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trailforge.flows.preview import show_estimate as show_estimate
     from trailforge.flows.preview import show_evaluation as show_evaluation
     from trailforge.flows.preview import show_preview as show_preview
+    from trailforge.flows.run_log import read_last_error as read_last_error
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 

@@ -354,6 +354,8 @@ def prepare(
     own = OwnFiles(out, dataset)
     try:
         earlier = read_settings(out)
+        if earlier is not None and earlier.is_compact:
+            raise OutputError(f"{out} was written by `compact`: no run goes on in it, but in the one it was made of")
         inputs = replace(inputs, begun_as=find_begun_as(dataset, earlier, config))
         settings = resolve(dataset.take_in)(inputs, out, config)
         if earlier is not None and settings.begun_as and settings.shards != earlier.shards:

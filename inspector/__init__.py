@@ -7,7 +7,10 @@ from trailforge.doors import lazy_names
 if TYPE_CHECKING:
     from trailforge.inspector.deciding import decide as decide
     from trailforge.inspector.deciding import make_fix as make_fix
+    from trailforge.inspector.deciding import shares_of as shares_of
     from trailforge.inspector.evaluations import is_training as is_training
+    from trailforge.inspector.export import export_pages as export_pages
+    from trailforge.inspector.roots import is_root as is_root
     from trailforge.inspector.server import check_port as check_port
     from trailforge.inspector.server import check_reach as check_reach
     from trailforge.inspector.server import is_shared as is_shared

@@ -50,7 +50,7 @@ def funnel(books: Sequence[StageCount]) -> go.Figure:
     Stages count different things (questions, trees, candidates), so their lengths do not compare; their shares do.
     """
     lines = [line for line in books if line.inputs]
-    names = [line.name for line in lines]
+    names = [f"{line.name}: {line.inputs:,} in" for line in lines]
     parts = {
         ("passed on", KEPT): [line.accepted for line in lines],
         ("rejected", GONE): [sum(each.count for each in line.rejected) for line in lines],
@@ -150,6 +150,30 @@ def histogram(values: np.ndarray, unit: str, bins: int = 30) -> go.Figure:
     figure.update_xaxes(title=unit)
     figure.update_yaxes(title="rows")
     figure.update_layout(height=230, margin={"l": 10, "r": 10, "t": 10, "b": 40}, bargap=0)
+    return figure
+
+
+def trend(points: Mapping[str, Sequence[tuple[str, float, str]]], unit: str) -> go.Figure:
+    """Draw a figure of runs over time, a line for each data set. `points`: time, value, and the run's name, which is
+    the point's `customdata`."""
+    figure = go.Figure(
+        [
+            go.Scatter(
+                x=[when for when, _, _ in of_one],
+                y=[value for _, value, _ in of_one],
+                customdata=[name for _, _, name in of_one],
+                name=label(dataset),
+                mode="lines+markers",
+                marker={"size": 9, "color": COLOURS[number % len(COLOURS)]},
+                hovertemplate="%{customdata}<br>%{x}: %{y:.4g}<extra></extra>",
+            )
+            for number, (dataset, of_one) in enumerate(points.items())
+        ]
+    )
+    figure.update_yaxes(title=unit, rangemode="tozero")
+    if len({when for of_one in points.values() for when, _, _ in of_one}) == 1:
+        figure.update_xaxes(type="category")  # of one time Plotly would tell parts of a second
+    figure.update_layout(height=280, margin={"l": 10, "r": 10, "t": 10, "b": 30}, legend=_LEGEND, showlegend=True)
     return figure
 
 

@@ -4,8 +4,9 @@ rules."""
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from trailforge.curation import (
+    CurationGuide,
     Merged,
     Stance,
+    TableGuide,
     append,
     check_decision,
     merge,
@@ -46,6 +49,8 @@ class Curation:
     check: Check
     who: str
     """Name under which decisions are written unless another is given on the page."""
+    guide: CurationGuide = field(default_factory=CurationGuide)
+    """Reasons and guidelines by table, and who decides on what."""
 
 
 def decide(
@@ -122,8 +127,11 @@ def _parts(value: Any, path: str) -> Iterator[str]:
 
 
 IN_ORDER, RANDOM, LOWEST = "In order", "Random order", "Lowest first"
+MINE = "Mine, then overlap"
 FILTERS_DIFFER, PEOPLE_DIFFER, DECIDED = "Filters disagree", "People disagree", "Decided by me"
 MODES = {
+    MINE: "The rows that are yours alone, then those that you and others decide on, by curation.yaml; without those "
+    "that as many have decided on as are to.",
     IN_ORDER: "All rows, as they stand in the files.",
     RANDOM: "All rows in a random order, the same one for everybody: the first so many are a sample.",
     LOWEST: "The rows with the lowest value of a number first.",
@@ -160,13 +168,17 @@ class Wanted:
     """The kind of rows to show; None: all kinds."""
     words: str = ""
     """A search that the rows have to match; empty: none."""
+    guide: TableGuide = field(default_factory=TableGuide)
+    """Who decides on which rows, for the mode `MINE`."""
     hide_decided: bool = True
     """Whether to leave out rows that this person decided on; it has no effect on `PEOPLE_DIFFER` and `DECIDED`."""
 
 
-def modes_of(run: OpenRun, table: str) -> list[str]:
-    """The orders that a table offers; "filters disagree" is one only where rows tell what each filter said."""
+def modes_of(run: OpenRun, table: str, guide: TableGuide | None = None, who: str = "") -> list[str]:
+    """The orders that a table offers: "filters disagree" only where rows tell what filters said, "mine" only where a
+    guide names this person."""
     has = {LOWEST: bool(run.table(table).numbers()), FILTERS_DIFFER: _may_be_disputed(run, table)}
+    has[MINE] = guide is not None and who in guide.annotators
     return [mode for mode in MODES if has.get(mode, True)]
 
 
@@ -195,6 +207,8 @@ def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], dec
         order = found[_among(run, table, order)[found]] if is_by_likeness else order[_among(run, table, found)[order]]
     if wanted.hide_decided and wanted.mode not in (PEOPLE_DIFFER, DECIDED):
         mine = {each.uid for each in stances if each.table == table and each.who == who}
+        if wanted.mode == MINE:
+            mine |= _decided_enough(wanted, stances)
         if mine:
             order = order[~_among(run, table, run.places(table, mine).values())[order]]
     return order
@@ -211,6 +225,9 @@ def _found(run: OpenRun, wanted: Wanted) -> Sequence[int]:
 def _order(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], decided: Merged) -> np.ndarray:
     """All rows that the order is made of."""
     table = wanted.table
+    if wanted.mode == MINE:
+        alone, shared = shares_of(run, table, wanted.guide).get(who, _NO_SHARE)
+        return np.concatenate([alone, shared])
     if wanted.mode == RANDOM:
         return run.table(table).shuffled()
     if wanted.mode == LOWEST:
@@ -225,6 +242,32 @@ def _order(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], de
         else {each.uid for each in decided.conflicts if each.table == table}
     )
     return np.array(sorted(run.places(table, uids).values()), np.int64)
+
+
+_NO_SHARE = np.array([], np.int64), np.array([], np.int64)
+
+
+def shares_of(run: OpenRun, table: str, guide: TableGuide) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Numbers of the rows that belong to each annotator: alone, and with others, each in the order of the table."""
+
+    def divide() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        key = run.key_of(table)
+        rows: dict[str, tuple[list[int], list[int]]] = {name: ([], []) for name in guide.annotators}
+        for number, uid in enumerate(run.table(table).select([key])[key].to_pylist()):
+            people = guide.people_for(table, uid)
+            for name in people:
+                rows[name][len(people) > 1].append(number)
+        return {name: (np.array(own, np.int64), np.array(both, np.int64)) for name, (own, both) in rows.items()}
+
+    named = (*guide.annotators, str(guide.overlap), str(guide.people))
+    return run.once(("shares", table, *named), divide) if guide.annotators else {}
+
+
+def _decided_enough(wanted: Wanted, stances: Sequence[Stance]) -> set[str]:
+    """Ids of rows that as many people have decided on as the guide asks for, whoever they are."""
+    table = wanted.table
+    counts = Counter(each.uid for each in stances if each.table == table)
+    return {uid for uid, count in counts.items() if count >= len(wanted.guide.people_for(table, uid))}
 
 
 def _among(run: OpenRun, table: str, numbers: Collection[int]) -> np.ndarray:

@@ -1,6 +1,6 @@
-"""Show the curators' page of a run: its views, and the rows of its tables.
+"""Show the curators' page of a run: its views, and the rows of its tables; of a folder of runs, the list of them first.
 
-`trailforge inspect` has Streamlit run this module as `page.py FOLDER WHO`, anew for each thing a person does.
+`trailforge inspect` has Streamlit run this module as `page.py FOLDER WHO [GUIDE]`, anew for each thing a person does.
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ from typing import Any
 
 import streamlit as st
 
+from trailforge.curation import find_guide, read_guide
 from trailforge.inspector.deciding import Curation
+from trailforge.inspector.roots import is_root
 from trailforge.inspector.showing import describe, kinds_of, show_of
-from trailforge.inspector.views import decide, fixing, overview, picking
+from trailforge.inspector.views import decide, fixing, overview, picking, runs
 from trailforge.inspector.views.drawing import Canvas, draw
-from trailforge.inspector.views.frame import leave_own_folder, open_page, page_of
+from trailforge.inspector.views.frame import leave_own_folder, open_page, page_of, show_error
 from trailforge.inspector.views.picking import TABLE, pick
 from trailforge.pipelines import check_row, decidable, is_curated, products_of
 from trailforge.pipelines.runs import OpenRun, books_so_far, open_run, read_settings, stamp_of
 from trailforge.pipelines.search import texts_of
 from trailforge.pipelines.show import Show, ShownTable
-from trailforge.schemas import InvalidInput
+from trailforge.schemas import InvalidInput, TrailforgeError
 
 
-def show_page(run: OpenRun, curation: Curation) -> None:
-    """Show the whole page of a run."""
+def show_page(run: OpenRun, curation: Curation, *, is_in_root: bool = False) -> None:
+    """Show the whole page of a run. `is_in_root`: whether there is a list of runs to go back to."""
     if not open_page(run.dataset, decide.STYLE + fixing.STYLE):
         return
     shown, decisions = show_of(run.dataset), partial(decide.show, run, curation)
@@ -38,6 +40,8 @@ def show_page(run: OpenRun, curation: Curation) -> None:
         pages.insert(1, page_of(shown.path, shown.title, shown.icon, partial(show_rows, run, shown)))
         picking.offer_list(pages[1], listed)
     picking.offer(deciding, curation.tables)
+    if is_in_root:
+        pages.append(page_of("runs", "All runs", ":material/list:", partial(runs.leave_run, pages[0])))
     chosen = st.navigation(pages, position="top")
     if chosen.url_path != "decide":
         st.session_state.pop(picking.ARRIVED, None)
@@ -108,9 +112,16 @@ def open_cached(folder: Path, stamp: Any) -> tuple[OpenRun, tuple[str, ...]]:
     return run, () if is_curated(settings) else decidable(run.dataset)
 
 
-def main(folder: Path, who: str) -> None:
-    """Run the page once."""
+def main(folder: Path, who: str, guide: str = "") -> None:
+    """Run the page once. `guide`: path of a curation.yaml; empty: the one that is found by the run's folder."""
     leave_own_folder()
+    is_in_root = is_root(folder)
+    if is_in_root:
+        chosen = runs.chosen_run(folder)
+        if chosen is None:
+            runs.show_page(folder)
+            return
+        folder = chosen
     run, tables = open_cached(folder, stamp_of(folder))
     products = products_of(run.dataset)
     curation = Curation(
@@ -118,9 +129,14 @@ def main(folder: Path, who: str) -> None:
         fixable=lambda table: products[table].fixable if table in products else (),
         check=partial(check_row, run.dataset),
         who=who,
+        guide=read_guide(find_guide(folder, Path(guide) if guide else None), tables),
     )
-    show_page(run, curation)
+    show_page(run, curation, is_in_root=is_in_root)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    try:
+        main(Path(sys.argv[1]), *sys.argv[2:])
+    except TrailforgeError as fault:
+        if open_page("trailforge"):  # whoever has not given the password is told nothing, not even what is wrong
+            show_error(fault)

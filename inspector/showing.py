@@ -17,10 +17,11 @@ from trailforge.pipelines.runs import OpenRun
 from trailforge.pipelines.search import all_rows
 from trailforge.pipelines.show import Note, Parts, Show, ShownTable, StyledText
 from trailforge.pipelines.show.common import values
-from trailforge.schemas import InvalidInput, RejectedRow, from_payload, to_dict
+from trailforge.schemas import InvalidInput, RejectedRow, from_payload, to_dict, visible
 
 _PLAIN = ("str", "int", "float", "bool")
 _MOST_COLUMNS = 6
+_LONGEST_CELL = 160
 
 
 @cache
@@ -262,3 +263,25 @@ def ordered(run: OpenRun, table: ShownTable, column: str, *, is_descending: bool
         return rows[: len(rows) - np.count_nonzero(np.isnan(values))].tolist()
 
     return run.once(("ordered", table.name, column, str(is_descending)), order)
+
+
+def cells(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> list[dict[str, Any]]:
+    """The cells of the list, line by line. In columns of numbers a missing value stays empty, where a table would
+    have "None"."""
+    lines = [{column: _cell(row, column) for column in columns} for row in rows]
+    for column in columns:
+        if not any(isinstance(line[column], int | float) for line in lines):
+            lines = [line | {column: "" if line[column] is None else line[column]} for line in lines]
+    return lines
+
+
+def _cell(row: dict[str, Any], path: str) -> Any:
+    """What the list shows of a row: text in one line, cut; numbers as they are."""
+    value: Any = row
+    for step in path.split("."):
+        value = None if value is None else value.get(step)
+    if isinstance(value, str):
+        return visible(" ".join(value.split())[:_LONGEST_CELL])
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return round(value, 3) if isinstance(value, float) else value

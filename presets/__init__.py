@@ -84,6 +84,11 @@ def load_night(name_or_path: str) -> dict[str, Any]:
     return _read(name_or_path, house, lambda: _names(house))
 
 
+def load_guide(path: Path) -> dict[str, Any]:
+    """Read a YAML file that guides curators. Raises `InvalidInput` when it cannot be read or is no mapping."""
+    return _read(str(path), _HOUSE, list)
+
+
 def load_preset(name_or_path: str, dataset: str) -> dict[str, Any]:
     """Read what a preset, given by its name or by a YAML file's path, says for a data set.
 
@@ -195,7 +200,7 @@ def _read(name_or_path: str, house: Traversable, offered: Callable[[], list[str]
     except _NOT_YAML as error:
         raise InvalidInput(f"not valid YAML: {(str(error).splitlines() or [''])[0]}", file=name_or_path) from error
     if not isinstance(content, dict):
-        raise InvalidInput("a preset is a mapping of sections", file=name_or_path)
+        raise InvalidInput("expected a mapping of sections", file=name_or_path)
     content.pop("description", None)
     return content
 

@@ -287,6 +287,7 @@ EXTRAS: dict[str, str] = {
     "peft": "train",
     "trl": "train",
     "plotly": "page",
+    "duckdb": "sql",
     "streamlit": "page",
 }
 """Optional modules, each with the smallest extra of trailforge that installs it."""

@@ -37,7 +37,7 @@ from trailforge.pipelines.show import (
 from trailforge.pipelines.show.common import QUESTIONS, SFT, contrast, find_side, provenance
 from trailforge.pipelines.show.marks import find_quote
 from trailforge.rewards import normalize_answer
-from trailforge.schemas import ContrastivePair, KgStep, KgTrajectory, KgTriple, Origin
+from trailforge.schemas import ContrastivePair, EntityLink, KgStep, KgTrajectory, KgTriple, Origin
 
 _REWARD = {
     "total": "what the episode is paid: r_acc + r_gain",
@@ -49,7 +49,9 @@ _REWARD = {
 }
 """By part of `KgReward`; the constants are those of the paper, see `rewards.dynasearcher`."""
 _LED = {"oracle": "oracle: led by the gold hops", "policy": "policy: the model's own searches"}
+_IS_A = ("instance of", "subclass of", "occupation")
 _LINKS = {
+    "known by": "Its kind, and the first other triple that was offered of it.",
     "score": "How similar the best name is, 0 to 1; 1 only for the label itself.",
     "margin": "How far above the best other entity: 0 when names collide.",
     "searched": "Its triples were looked up.",
@@ -191,12 +193,22 @@ def _matches(step: KgStep, entity: str) -> list[str]:
     ]
 
 
+def _known_by(step: KgStep, link: EntityLink) -> str:
+    """What tells an entity from others of its name: of which kind it is, and the first other triple that it has."""
+    triples = [triple for triple in step.triples_offered if triple.head == link.entity_id]
+    kinds = [triple.tail_label for triple in triples if triple.relation_label in _IS_A]
+    others = [
+        f"{triple.relation_label} {triple.tail_label}" for triple in triples if triple.relation_label not in _IS_A
+    ]
+    return ", ".join([*kinds[:1], *others[:1]])
+
+
 def _links(step: KgStep) -> Parts:
     """What the mentions and the phrases of the search were taken for."""
     entities = [
         {
-            "mention": link.mention, "entity": link.label or "nothing similar", "score": link.score,
-            "margin": link.margin, "searched": link.is_searched, "id": link.entity_id or "",
+            "mention": link.mention, "entity": link.label or "nothing similar", "known by": _known_by(step, link),
+            "score": link.score, "margin": link.margin, "searched": link.is_searched, "id": link.entity_id or "",
         }
         for link in step.entities
     ]  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 
 import streamlit as st
 
-from trailforge.curation import LOG, Merged, Stance, merge, of_run, read_decisions, standing
+from trailforge.curation import LOG, Merged, Stance, TableGuide, merge, of_run, read_decisions, standing
 from trailforge.inspector import deciding as queues
 from trailforge.inspector.deciding import Curation, decide, make_fix
 from trailforge.inspector.showing import describe, product_of, show_of
@@ -27,14 +27,6 @@ from trailforge.pipelines.runs import OpenRun
 from trailforge.pipelines.search import can_compare, texts_of
 from trailforge.schemas import Decision, InvalidInput, TrailforgeError
 
-REASONS = (
-    "wrong answer",
-    "not supported by the passages",
-    "unclear, or several answers",
-    "reasoning or searches make no sense",
-    "badly written",
-)
-"""The most frequent reasons for a rejection, on the keys 1 to 5."""
 _HEIGHT = 720
 _LONGEST_KIND = 60
 _NAME, _CHOSEN_TABLE = "decide.name", "decide.table"
@@ -99,7 +91,7 @@ def _show_rows(run: OpenRun, curation: Curation, log: _Log) -> None:
         st.session_state[_CHOSEN_TABLE] = desk.again[0]
     with st.container(horizontal=True, vertical_alignment="bottom"):
         who = _who(curation)
-        wanted = _wanted(run, tables, desk) if who else None
+        wanted = _wanted(run, curation, tables, desk, who) if who else None
     if wanted is None:
         st.info("Give your name first: decisions are kept under it, and agreement is counted between names.")
         return
@@ -129,7 +121,8 @@ def _show_seat(seat: _Seat, count: int, decisions: Sequence[Decision]) -> None:
     desks.listen()
     left, right = st.columns([3, 1.15], gap="medium")
     where = "Shown again" if seat.desk.again else f"Row {seat.desk.place + 1:,} of {count:,} in this list"
-    left.caption(f"{where} · {escape_text(seat.uid)}")
+    in_table = f"number {seat.number + 1:,} of {seat.wanted.table}"
+    left.caption(f"{where} · {in_table} · `{visible(seat.uid)}` · keys: `?`")
     change = left.container()
     with left, st.container(height=_HEIGHT, key="decide_row"):
         desks.mark(seat.desk, "from")
@@ -138,15 +131,16 @@ def _show_seat(seat: _Seat, count: int, decisions: Sequence[Decision]) -> None:
         )
         draw(describe(seat.run, seat.wanted.table, seat.number), canvas)
         desks.mark(seat.desk, "to")
-    with right:
+    with right, st.container(key="decide_choices"):
         desks.show_notes(seat.desk)
         _show_steps(seat, count)
         _show_back(seat)
+        _show_guidelines(seat.wanted.guide)
         _show_choices(seat)
         _show_fix(seat, change)
         if can_compare(seat.run, seat.wanted.table):
             offer_like("decide.words", seat.uid, partial(_go, seat.desk, 0))
-        _show_decisions(decisions)
+        _show_decisions(seat, decisions)
 
 
 def _tables(run: OpenRun, curation: Curation) -> list[str]:
@@ -202,11 +196,12 @@ def _who(curation: Curation) -> str:
     return who
 
 
-def _wanted(run: OpenRun, tables: Sequence[str], desk: Desk) -> queues.Wanted:
+def _wanted(run: OpenRun, curation: Curation, tables: Sequence[str], desk: Desk, who: str) -> queues.Wanted:
     """The line above the rows: on what to decide, in which order."""
     restart = partial(_go, desk, 0)
     table = st.selectbox("Table", tables, key=_CHOSEN_TABLE, on_change=restart)
-    modes = queues.modes_of(run, table)
+    guide = curation.guide.of(table)
+    modes = queues.modes_of(run, table, guide, who)
     mode = st.selectbox(
         "Order", modes, key=f"decide.mode.{table}", on_change=restart,
         help="\n".join(f"- **{name}**: {queues.MODES[name]}" for name in modes),
@@ -223,7 +218,9 @@ def _wanted(run: OpenRun, tables: Sequence[str], desk: Desk) -> queues.Wanted:
         )  # fmt: skip
     words = ask_search(table, "decide.words", restart)
     hide = st.toggle("Hide decided", value=True, key="decide.hide", on_change=restart)
-    return queues.Wanted(table=table, mode=mode, number=number, kind=kind, words=words, hide_decided=hide)
+    return queues.Wanted(
+        table=table, mode=mode, number=number, kind=kind, words=words, guide=guide, hide_decided=hide
+    )  # fmt: skip
 
 
 def _kind_label(kind: queues.Kind | None) -> str:
@@ -253,10 +250,16 @@ def _show_back(seat: _Seat) -> None:
     )  # fmt: skip
 
 
+def _show_guidelines(guide: TableGuide) -> None:
+    if guide.guidelines:
+        with st.expander("Guidelines", key="decide.guidelines"):
+            st.html(f'<div class="text">{escape_text(guide.guidelines)}</div>')
+
+
 def _show_choices(seat: _Seat) -> None:
     button(st, "Accept", "accept", seat.seat, _write, seat, {"action": "accept"}, type="primary")
     st.caption("Reject:")
-    for key, reason in zip(desks.REASON_KEYS, REASONS, strict=True):
+    for key, reason in zip(desks.REASON_KEYS, seat.wanted.guide.reasons, strict=False):
         button(st, reason, f"reject-{key}", seat.seat, _write, seat, {"action": "reject", "reason": reason})
     for name, action, field, hint in (
         ("Reject", "reject", "reason", "another reason"),
@@ -280,8 +283,12 @@ def _show_fix(seat: _Seat, where: Any) -> None:
     show_fix(fixing, where)
 
 
-def _show_decisions(decisions: Sequence[Decision]) -> None:
-    for each in reversed(decisions):
+def _show_decisions(seat: _Seat, decisions: Sequence[Decision]) -> None:
+    """This person's words on the row; those of others where they are asked for, so that nobody is led by them."""
+    with_others = st.toggle(
+        "Show what others decided", key="decide.others", help="Off, so that what others say does not lead you."
+    )
+    for each in reversed([each for each in decisions if with_others or each.who == seat.who]):
         what = each.reason or each.comment or (f"{each.field} = {each.value}" if each.field else "")
         when = f"{each.when[:16].replace('T', ' ')} {each.who}"
         st.html(

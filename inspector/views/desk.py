@@ -15,17 +15,44 @@ from typing import Any
 
 import streamlit as st
 
+from trailforge.inspector.visible_text import escape_text
 from trailforge.pipelines import Place
 
-REASON_KEYS = ("1", "2", "3", "4", "5")
+REASON_KEYS = ("1", "2", "3", "4", "5", "6", "7", "8", "9")
+"""As many as a guide may name reasons."""
 _KEYS = {"accept": "a", "next": "j", "previous": "k", "again": "u", "undo": "z", "save": "s"}
 _NAMES = {key: name for name, key in _KEYS.items()} | {key: f"reject-{key}" for key in REASON_KEYS}
-_SCRIPT = (Path(__file__).parent / "one_press.js").read_text(encoding="utf-8")
+KEYS = {
+    "a": "accept",
+    "1 to 9": "reject, for the reason on the button",
+    "j, k": "next, previous row",
+    "u": "show the row that you decided last",
+    "z": "undo your decision on this row, or else your last one",
+    "s": "save a fix",
+    "Space, Shift Space": "read on, read back",
+    "↓ ↑, PageDown PageUp, Home End": "scroll the row",
+    "?": "show or hide these keys",
+}
+_SCRIPT, _READING = (
+    (Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("one_press.js", "reading.js")
+)
 STYLE = """
 .stElementContainer:has(> .stHtml > .seat) { display: none; }
 .not-taken { position: fixed; bottom: 1.2rem; left: 50%; transform: translateX(-50%); z-index: 999999; color: #fff;
              background: #b3261e; padding: .4rem 1rem; border-radius: .5rem; pointer-events: none; font-size: .9rem; }
 .not-taken:empty { display: none; }
+[data-testid="stLayoutWrapper"]:has(> .st-key-decide_row) { flex: 0 0 var(--row-height, 720px) !important;
+                                                             height: var(--row-height, 720px) !important; }
+.st-key-decide_choices, .st-key-decide_choices [data-testid="stForm"] { gap: .45rem; }
+.st-key-decide_choices button { min-height: 2.05rem; padding-top: .1rem; padding-bottom: .1rem; }
+.st-key-decide_row { height: 100% !important; }
+.all-keys { position: fixed; top: 50%; left: 50%; transform: translate(-50%, -50%); z-index: 999998; cursor: pointer;
+            display: grid; grid-template-columns: max-content 1fr; gap: .45rem 1.2rem; align-items: baseline;
+            padding: 1.2rem 1.6rem; border-radius: .6rem; background: #1d2026; color: #f2f2f2; font-size: .95rem;
+            box-shadow: 0 6px 30px rgba(0,0,0,.4); }
+.all-keys kbd { background: #3a3f48; border-radius: 4px; padding: .05rem .45rem; }
+[data-testid="stToastContainer"] { top: auto !important; bottom: 1rem !important; }
+.stMain:focus, .stMain:focus-visible { outline: none !important; box-shadow: none !important; }
 """
 
 
@@ -77,12 +104,14 @@ def desk_of_session() -> Desk:
 
 def listen() -> None:
     """Let keys decide on the row between the marks."""
-    st.html(f'<i class="seat"></i><script>({_SCRIPT})({json.dumps(_NAMES)})</script>', unsafe_allow_javascript=True)
+    scripts = f"({_SCRIPT})({json.dumps(_NAMES)});({_READING})({json.dumps([*KEYS.items()])})"
+    st.html(f'<i class="seat"></i><script>{scripts}</script>', unsafe_allow_javascript=True)
 
 
 def mark(desk: Desk, side: str) -> None:
     """Mark on the page where a row begins (`from`) or ends (`to`)."""
-    st.html(f'<i class="seat {side}" data-seat="{desk.seat}" data-run="{desk.runs}"></i>')
+    row = escape_text("/".join(desk.shown))
+    st.html(f'<i class="seat {side}" data-seat="{desk.seat}" data-run="{desk.runs}" data-row="{row}"></i>')
 
 
 def button(

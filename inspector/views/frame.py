@@ -20,7 +20,7 @@ _ICON = Path(__file__).parent.parent / "icon.svg"
 """Without one of our own Streamlit has the browser fetch one from outside."""
 _PANES = (Path(__file__).parent / "panes.js").read_text(encoding="utf-8")
 _STYLE = """
-.stMainBlockContainer { padding: 4.2rem 2.5rem 2rem; }
+.stMainBlockContainer { padding: 4.2rem 2.5rem 1rem; }
 .stElementContainer:has(> .stHtml > .panes) { display: none; }
 .runhead { display: flex; gap: 1rem; align-items: baseline; font-size: .85rem; }
 .runhead b { font-size: 1.05rem; }
@@ -58,5 +58,10 @@ def guard(show: Callable[[], Any]) -> None:
     try:
         show()
     except TrailforgeError as error:
-        st.error("This cannot be shown:")
-        st.code(visible(str(error)), language=None, wrap_lines=True)
+        show_error(error)
+
+
+def show_error(error: TrailforgeError) -> None:
+    """Show in one line why something cannot be shown."""
+    st.error("This cannot be shown:")
+    st.code(visible(str(error)), language=None, wrap_lines=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from trailforge.inspector.visible_text import escape_text, mark_spans
+from trailforge.inspector.visible_text import LONGEST, escape_text, mark_spans
 from trailforge.pipelines.show import (
     Chips,
     Code,
@@ -26,7 +26,7 @@ from trailforge.pipelines.show import (
     StyledText,
     Title,
 )
-from trailforge.pipelines.show.marks import Marked, clip, spans
+from trailforge.pipelines.show.marks import Marked, clip, cut_out, find_stating, spans
 from trailforge.schemas import FilterScore, Message
 
 _RED, _BLUE, _GREEN, _GREY = "209,69,59", "42,111,219", "46,158,91", "128,128,128"
@@ -43,6 +43,7 @@ mark {{ color: inherit; border-radius: 3px; padding: 0 .1rem; background: rgba(2
 mark.found {{ background: rgba(255,140,0,.55); outline: 1px solid rgba(255,140,0,.9); }}
 mark.gold, mark.right, mark.hop0 {{ background: rgba({_GREEN},.38); }}
 mark.mended, mark.hop1 {{ background: rgba({_BLUE},.34); }} mark.wrong {{ background: rgba({_RED},.34); }}
+mark.support {{ background: rgba({_GREEN},.14); border-bottom: 2px solid rgba({_GREEN},.7); border-radius: 0; }}
 mark.shared {{ background: none; border-bottom: 2px dotted rgba({_RED},.65); border-radius: 0; }}
 mark.hop2 {{ background: rgba(214,158,0,.42); }} mark.hop3 {{ background: rgba(141,105,184,.45); }}
 .fields {{ display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; gap: .25rem 1rem; }}
@@ -203,13 +204,23 @@ def _turn(number: int, message: Message, part: Conversation) -> str:
     word = f"<span>{escape_text(note.text)}</span>" if note.text else ""
     head = f"<b>{number} · {_ROLES[message.role]}</b>{trained}{word}"
     is_prompt = message.role == "system" or (message.role == "user" and number <= 1)
-    gold = [] if is_prompt or message.role == "assistant" else [Marked(kind="gold", answers=(*part.golds,))]
-    text = _colour_tags(mark_spans(message.content, spans(message.content, gold)))
+    is_found = not is_prompt and message.role != "assistant"
+    text = _colour_tags(mark_spans(message.content, _gold_marks(message.content, part.golds) if is_found else []))
     if is_prompt:
         begin = escape_text(" ".join(message.content.split())[:_LONGEST_BEGIN])
         head = f'<summary class="head">{head}<span class="begin">{begin}</span></summary>'
         return f'<details class="{classes}">{head}<div class="text">{text}</div></details>'
     return f'<div class="{classes}"><div class="head">{head}</div><div class="text">{text}</div></div>'
+
+
+def _gold_marks(text: str, golds: Sequence[str]) -> list[tuple[int, int, str]]:
+    """Gold answers in what was found, and what is around them in the sentence that states one."""
+    answers: list[tuple[int, int, str]] = [*spans(text, [Marked(kind="gold", answers=(*golds,))])]
+    stating = find_stating(text[:LONGEST], (*golds,)) if golds else None
+    if stating is None:
+        return answers
+    around = cut_out([stating], [(begin, end) for begin, end, _ in answers])
+    return [*answers, *((*place, "support") for place in around)]
 
 
 def _colour_tags(html: str) -> str:

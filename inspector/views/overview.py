@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from trailforge.curation import Merged, Stance, between_people, with_filters
+from trailforge.curation import Merged, Stance, between_people, by_reason, with_filters
 from trailforge.inspector import charts
 from trailforge.inspector.showing import describe, kinds_of, product_of, show_of
 from trailforge.inspector.views.drawing import Canvas, draw
@@ -123,6 +123,7 @@ def _show_kinds(run: OpenRun, table: str, kinds: Sequence[str]) -> None:
 
 def _show_numbers(run: OpenRun, table: str, units: Mapping[str, str]) -> None:
     found = {path: unit for path, unit in units.items() if path in run.table(table).numbers()}
+    run.table(table).read_values(list(found))
     st.subheader("Distributions", help="A click on a bar lists its rows.")
     places = st.columns(3)
     for number, (path, unit) in enumerate(found.items()):
@@ -215,18 +216,42 @@ def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance
             st.dataframe(pairs, hide_index=True, column_config={"kappa": st.column_config.NumberColumn(format="%.2f")})
         else:
             st.info("No row has been decided by two people.")
-        st.subheader("Where people differ")
-        st.dataframe(
-            [
-                {"table": each.table, "row": visible(each.uid), "field": visible(each.field),
-                 "said": visible(", ".join(f"{who}: {what}" for who, what in each.sides))}
-                for each in decided.conflicts
-            ],
-            hide_index=True,
-        )  # fmt: skip
+        _show_reasons(stances)
+        _show_conflicts(decided)
     st.caption("The curated data set is made of these decisions by:")
     command = ["trailforge", "curate", "apply", str(run.folder), "--out", f"{run.folder}-curated"]
     st.code(shlex.join(command), language="bash")
+
+
+def _show_reasons(stances: Sequence[Stance]) -> None:
+    found = by_reason(stances)
+    if not found:
+        return
+    st.subheader(
+        "By reason",
+        help="Of pairs of people on one row of whom at least one gives the reason, how many both give it.",
+    )
+    rows = [
+        {
+            "reason": visible(each.reason), "given": each.given, "pairs": each.pairs,
+            "agree": _share(each.same, each.pairs), "kappa": each.kappa,
+        }
+        for each in found
+    ]  # fmt: skip
+    st.dataframe(rows, hide_index=True, column_config={"kappa": st.column_config.NumberColumn(format="%.2f")})
+
+
+def _show_conflicts(decided: Merged) -> None:
+    st.subheader("Where people differ")
+    if not decided.conflicts:
+        st.info("Nowhere.")
+        return
+    rows = [
+        {"table": each.table, "row": visible(each.uid), "field": visible(each.field),
+         "said": visible(", ".join(f"{who}: {what}" for who, what in each.sides))}
+        for each in decided.conflicts
+    ]  # fmt: skip
+    st.dataframe(rows, hide_index=True)
 
 
 def _share(part: int, whole: int) -> str:

@@ -14,8 +14,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from trailforge.inspector.showing import more_of, ordered
-from trailforge.inspector.visible_text import visible
+from trailforge.inspector.showing import cells, kinds_of, more_of, ordered
 from trailforge.pipelines.runs import OpenRun
 from trailforge.pipelines.runs.table_index import Found
 from trailforge.pipelines.search import HELP, LIKE, Term, add_term, can_compare, search_on, search_rows, write_search
@@ -29,7 +28,6 @@ ARRIVED = "decide.arrived"
 _TO, _LIST = "page.decide", "page.list"
 PAGE = 25
 """Number of rows that the list shows at a time."""
-_LONGEST_CELL = 160
 _NO_MEANINGS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -54,8 +52,15 @@ def pick(
     numbers = _filter(run, table, more, kind, only, line)
     if shown is not None:
         numbers = _order(run, shown, numbers, line)
+    kinds = list(kinds_of(run.dataset, shown)) if shown else []
+
+    def row_of(number: int) -> dict[str, Any]:
+        row = run.row(table, number) | {name: more[name][number] for name in more}
+        known = [row.get(name) for name in kinds]
+        return row | {kinds[0]: next(filter(None, known), None)} if known and known[0] is None else row
+
     return pick_among(
-        table, numbers, lambda number: run.row(table, number) | {name: more[name][number] for name in more}, columns,
+        table, numbers, row_of, columns,
         line, find=partial(run.find, table), key=run.key_of(table), height=height,
         meanings=shown.meanings(run) if shown and shown.meanings else {},
         search=f"{table}.words" if can_compare(run, table) else "",
@@ -85,8 +90,9 @@ def pick_among(
         st.info("No row matches.")
         return None
     place = _place(table, numbers, find)
+    steps = line.container(horizontal=True, width="content")  # the two stay together where the line wraps
     for name, shortcut, by in (("Previous", "k", -1), ("Next", "j", 1)):
-        line.button(
+        steps.button(
             name, shortcut=shortcut, key=f"{table}.{name}", on_click=_step, args=(table, by),
             disabled=not 0 <= place + by < len(numbers),
         )  # fmt: skip
@@ -158,28 +164,6 @@ def to_top(table: str) -> None:
     """Go back to the first row, as after a change of the filters; it is a callback."""
     st.session_state[f"{table}.place"] = 0
     st.session_state[f"{table}.steps"] = st.session_state.get(f"{table}.steps", 0) + 1
-
-
-def cells(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """The cells of the list, line by line. In columns of numbers a missing value stays empty, where Streamlit would
-    write "None"."""
-    lines = [{column: _cell(row, column) for column in columns} for row in rows]
-    for column in columns:
-        if not any(isinstance(line[column], int | float) for line in lines):
-            lines = [line | {column: "" if line[column] is None else line[column]} for line in lines]
-    return lines
-
-
-def _cell(row: dict[str, Any], path: str) -> Any:
-    """What the list shows of a row: text in one line, cut; numbers as they are."""
-    value: Any = row
-    for step in path.split("."):
-        value = None if value is None else value.get(step)
-    if isinstance(value, str):
-        return visible(" ".join(value.split())[:_LONGEST_CELL])
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return round(value, 3) if isinstance(value, float) else value
 
 
 def _order(run: OpenRun, shown: ShownTable, numbers: Sequence[int], line: DeltaGenerator) -> Sequence[int]:

@@ -7,6 +7,7 @@ from trailforge.doors import lazy_names
 
 if TYPE_CHECKING:
     from trailforge.pipelines.runs.accounting import stage as stage
+    from trailforge.pipelines.runs.compacting import compact_run as compact_run
     from trailforge.pipelines.runs.config import EMBEDDED as EMBEDDED
     from trailforge.pipelines.runs.config import GraphRunConfig as GraphRunConfig
     from trailforge.pipelines.runs.config import ModelConfig as ModelConfig

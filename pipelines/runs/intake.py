@@ -78,8 +78,9 @@ class Settings:
     tries: tuple[Count, ...] = ()
     """Number of tries that gave no item, by reason, where an intake samples its items."""
     begun_as: str = ""
-    """Configuration hash of the run that this one goes on with, by which its shards are named; empty for a run that
-    was not made in two halves."""
+    """Configuration hash of the run that this one goes on with, by which its shards are named; empty: none."""
+    is_compact: bool = False
+    """Whether `trailforge compact` wrote the files: the first stage's receipts then stand for all."""
 
     @property
     def items(self) -> int:
@@ -104,10 +105,9 @@ class RunInputs:
     demand: Demand = NOT_DEMANDED
     """Quotas by which questions are taken or made."""
     begun_as: str = ""
-    """Configuration hash of the run that this one goes on with, as `Settings.begun_as`."""
+    """As `Settings.begun_as`."""
     shown: Callable[[Iterable[Any], str, int], Iterable[Any]] = lambda items, what, total: items
-    """Wraps items that take a while to make, so that they are counted on the terminal: `(items, what they are, how
-    many)`."""
+    """Wraps items that take long to make, to count them on the terminal: `(items, what they are, how many)`."""
 
     def left_out(self, item: Any) -> RejectedRow | None:
         """The row for `rejected/` that stands for an item that is left out; None for any other."""
@@ -210,8 +210,7 @@ def taken_in(root: Path) -> list[Path]:
 
 
 def read_settings(folder: Path) -> Settings | None:
-    """Read the settings of the run in a folder; None when it holds none. Raises `OutputError` for a file that holds
-    no settings."""
+    """Read the settings of the run in a folder; None without one. Raises `OutputError` where they cannot be read."""
     path = folder / SETTINGS
     if not path.is_file():
         return None
@@ -238,8 +237,7 @@ def config_of(settings: Settings) -> dict[str, Any]:
 
 
 def run_configuration(dataset: DataSet, settings: Settings) -> Any:
-    """The configuration that a run was made with, as the class `DataSet.config`. Raises `OutputError` as
-    `config_of`."""
+    """A run's configuration as the class `DataSet.config`. Raises `OutputError` as `config_of`."""
     return read_config(resolve(dataset.config), config_of(settings), source="run.json")
 
 

@@ -54,8 +54,8 @@ def planned_stages(dataset: DataSet, folder: Path, settings: Settings) -> list[P
         if stage.is_wanted is not None and not resolve(stage.is_wanted)(config):
             continue
         before = planned[-1].shards if planned else None
-        shards = settings.shards
-        if stage.follow is not None:
+        shards = () if settings.is_compact and planned else settings.shards
+        if stage.follow is not None and not settings.is_compact:
             shards = following(folder, before, resolve(stage.follow))
         planned.append(PlannedStage(stage, shards, before or ()))
     decided = decisions_of(settings)

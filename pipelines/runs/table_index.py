@@ -123,24 +123,31 @@ class TableIndex:
         names = pc.unique(pc.struct_field(pc.list_flatten(batch.column(0)), "name")).to_pylist()
         return [*paths, *(f"{FILTERS}.{name}" for name in sorted(names))]
 
-    @_kept
     def values(self, path: str) -> np.ndarray:
         """A number of each row, as float64; NaN where a row has none.
 
         `path`: a column; a part of one, `reward.total`; what a filter measured, `filters.` and its name.
         Raises `InvalidInput` when the table has no such number.
         """
-        column, *parts = path.split(".")
-        self._check_column(column)
-        values = np.full(len(self), np.nan)
-        for first, batch in self._batches([column]):
-            array = batch.column(0)
-            if column == FILTERS and len(parts) == 1:
-                rows, scores, _ = _scores(array, parts[0])
-                values[first + rows] = scores
-            else:
-                values[first : first + len(array)] = _numbers(array, parts, path)
-        return values
+        self.read_values([path])
+        return self._read["values", path]
+
+    def read_values(self, paths: Sequence[str]) -> None:
+        """Read several numbers in one reading of the table, so that `values` has them at hand. Raises as `values`."""
+        found = {path: np.full(len(self), np.nan) for path in paths if ("values", path) not in self._read}
+        columns = list(dict.fromkeys(path.partition(".")[0] for path in found))
+        for column in columns:
+            self._check_column(column)
+        for first, batch in self._batches(columns) if columns else ():
+            for path, values in found.items():
+                column, *parts = path.split(".")
+                array = batch.column(column)
+                if column == FILTERS and len(parts) == 1:
+                    rows, scores, _ = _scores(array, parts[0])
+                    values[first + rows] = scores
+                else:
+                    values[first : first + len(array)] = _numbers(array, parts, path)
+        self._read.update({("values", path): values for path, values in found.items()})
 
     @_kept
     def ascending(self, path: str) -> np.ndarray:

@@ -17,5 +17,7 @@ if TYPE_CHECKING:
     from trailforge.pipelines.search.rows import all_rows as all_rows
     from trailforge.pipelines.search.rows import search_on as search_on
     from trailforge.pipelines.search.rows import search_rows as search_rows
+    from trailforge.pipelines.search.sql import answer_sql as answer_sql
+    from trailforge.pipelines.search.sql import write_answer as write_answer
 else:
     __getattr__, __dir__ = lazy_names(__name__)

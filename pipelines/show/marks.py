@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from trailforge.pipelines.show.parts import Mark
-from trailforge.schemas import Passage
+from trailforge.schemas import Document, Passage
 
 _WORD = re.compile(r"\w+")
+_TAGS = re.compile(r"\s*(?:<[^<>]{1,40}>\s*)+")
+"""What a line of a tool's turn begins with, before its text."""
 _RUN = 8
 """Words in a row that two texts have only where one took them from the other, or both from a third."""
 _LONGEST = 40
@@ -55,6 +57,27 @@ def _pattern(answer: str) -> re.Pattern[str] | None:
         return None
     phrase = r"\W+".join(map(re.escape, words))
     return re.compile(rf"(?<!\w){phrase}(?!\w)", re.IGNORECASE)
+
+
+@lru_cache(maxsize=1024)
+def find_stating(text: str, answers: tuple[str, ...]) -> Place | None:
+    """Begin and end of the first sentence of a text that states one of the answers, as `filters` read it; None without
+    one."""
+    from trailforge.filters import quote_of, says
+
+    at = 0
+    for line in text.splitlines(keepends=True):
+        lead = _TAGS.match(line)
+        begin = lead.end() if lead else 0
+        part = line[begin:].rstrip()
+        document = Document(id="", title="", text=part)
+        for answer in answers:
+            if part and says(document, answer):
+                found = part.find(quote := quote_of(document, answer))
+                start = at + begin + max(found, 0)
+                return start, start + (len(quote) if found >= 0 else len(part))
+        at += len(line)
+    return None
 
 
 def find_quote(text: str, quote: str) -> Place | None:

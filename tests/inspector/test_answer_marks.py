@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trailforge.inspector.visible_text import mark_spans
-from trailforge.pipelines.show.marks import Marked, spans, telling_first
+from trailforge.pipelines.show.marks import Marked, find_stating, spans, telling_first
 from trailforge.schemas import Passage
 
 
@@ -49,3 +49,17 @@ def test_any_text_can_be_marked_by_any_answer(text: str, answer: str) -> None:
     found = spans(text, [marks(answer, text)])
     assert all(0 <= begin < end <= len(text) for begin, end, _ in found)
     assert mark_spans(text, found).count("<mark ") <= len(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "answers", "sentence"),
+    [
+        ("<result>\nAnn sings. Ann lives in Oslo. Oslo is cold.\n</result>", ("Oslo",), "Ann lives in Oslo."),
+        ("<information>It has 12 halls. It opened in May.", ("twelve",), "It has 12 halls."),
+        ("Nothing of it here. Nor here.", ("Oslo",), None),
+        ("Oslo", ("",), None),
+    ],
+)  # fmt: skip
+def test_the_sentence_that_states_an_answer_is_found(text: str, answers: tuple[str, ...], sentence: str | None) -> None:
+    found = find_stating(text, answers)
+    assert (text[found[0] : found[1]] if found else None) == sentence

@@ -35,6 +35,7 @@ def test_the_funnel_shows_shares_and_counts() -> None:
     assert [(bar.name, list(bar.text)) for bar in traces(figure)] == [
         ("passed on", ["27", "5"]), ("rejected", ["7", "2"]), ("failed", ["", "3"]),
     ]  # fmt: skip
+    assert list(traces(figure)[0].y) == ["solve: 34 in", "filter: 10 in"]
     shares = np.sum([bar.x for bar in traces(figure)], axis=0)
     assert np.allclose(shares, 1.0)
     layout: Any = figure.layout

@@ -72,8 +72,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "a preset is a mapping of sections"),
-        (b"- a\n- b\n", "a preset is a mapping of sections"),
+        (b"", "expected a mapping of sections"),
+        (b"- a\n- b\n", "expected a mapping of sections"),
         (b"model: {name: x\n", "not valid YAML"),
         (b"a: b: c\n", "not valid YAML"),
         (b"model: {name: !!python/object/apply:os.getcwd []}\n", "not valid YAML"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.rows import QUESTION, trajectory
+from trailforge.curation import CurationGuide, TableGuide
 from trailforge.curation.decisions import append, merge, now, read_decisions, standing
 from trailforge.inspector import deciding as queues
 from trailforge.inspector.deciding import Curation
@@ -346,16 +347,25 @@ def test_where_people_share_the_page_each_gives_a_name(run: OpenRun) -> None:
     assert "who" not in app.query_params  # the address may be sent to a colleague
 
 
-def test_what_others_said_is_seen_and_can_be_asked_for(run: OpenRun) -> None:
+def test_what_others_said_is_shown_when_it_is_asked_for(run: OpenRun) -> None:
     say(run, "c", "ben", "accept")
     say(run, "c", "ann", "reject", reason="odd")
     app = opened(run)
     assert app.get("progress")[0].proto.text.startswith("1 of 4 rows decided by you; 3 in this list")
     app.selectbox(key=f"decide.mode.{TABLE}").select(queues.PEOPLE_DIFFER).run()
-    assert any("odd" in each.body for each in app.get("html")) and any("ben" in each.body for each in app.get("html"))
+    assert any("odd" in each.body for each in app.get("html"))
+    assert not any("ben" in each.body for each in app.get("html"))  # nobody is led by what others said
+    app.toggle(key="decide.others").set_value(True).run()
+    assert any("ben" in each.body for each in app.get("html"))
     press(app, "Accept")
     assert said(run)[-1] == ("c", "accept", "")
     assert "Nothing is left" in app.success[0].value
+
+
+def test_the_row_is_told_by_its_place_in_the_list_and_the_table_and_by_its_id(run: OpenRun) -> None:
+    say(run, "a", "ann", "accept")
+    told = opened(run).caption[0].value
+    assert told.startswith(f"Row 1 of 3 in this list · number 2 of {TABLE} · `b`")
 
 
 @pytest.mark.parametrize(
@@ -408,7 +418,8 @@ def test_no_order_runs_dry_before_the_table_does(tmp_path: Path) -> None:
         for n in range(500) if n not in (3, 8)
     ]  # fmt: skip
     stances, heard = standing(words), merge(words)
-    assert queues.modes_of(run, "rejected") == list(queues.MODES)
+    guided = TableGuide(annotators=("ann",))
+    assert queues.modes_of(run, "rejected", guided, "ann") == list(queues.MODES)
     assert [(kind.value, kind.rows) for kind in queues.kinds_of(run, "rejected")] == [("a", 250), ("b", 250)]
     for mode in (queues.IN_ORDER, queues.RANDOM, queues.LOWEST, queues.FILTERS_DIFFER):
         asked = queues.Wanted(table="rejected", mode=mode, number="score")
@@ -425,3 +436,52 @@ def test_no_order_runs_dry_before_the_table_does(tmp_path: Path) -> None:
 def test_orders_that_a_table_cannot_have_are_not_offered(run: OpenRun) -> None:
     assert queues.FILTERS_DIFFER not in queues.modes_of(run, TABLE) and queues.LOWEST in queues.modes_of(run, TABLE)
     assert queues.kinds_of(run, TABLE) == []  # all rows are alike
+
+
+def test_two_people_with_overlap_each_see_what_is_theirs_and_decide_nothing_twice(run: OpenRun) -> None:
+    rows = [trajectory(uid=f"u{number:02}") for number in range(40)]
+    write_parquet(run.folder / TABLE / "part-00000.parquet", Trajectory, rows)
+    guide = TableGuide(annotators=("ann", "ben"), overlap=0.25)
+    people = {row.uid: guide.people_for(TABLE, row.uid) for row in rows}
+    wanted = queues.Wanted(table=TABLE, mode=queues.MINE, guide=guide)
+
+    def left_for(who: str) -> list[str]:
+        words = read_decisions(run.folder)
+        found = queues.queue(run, wanted, who, standing(words), merge(words))
+        return [run.row(TABLE, int(number))["uid"] for number in found]
+
+    both = [uid for uid, each in people.items() if len(each) == 2]
+    for who in guide.annotators:
+        assert left_for(who) == [uid for uid, each in people.items() if each == (who,)] + both
+    assert 0 < len(both) < 40 and queues.MINE not in queues.modes_of(run, TABLE, guide, "eve")
+    while any(left := {who: left_for(who) for who in guide.annotators}.values()):  # each their first, in turn
+        for who, rest in zip(guide.annotators, left, strict=True):
+            if rest:
+                say(run, rest[0], who, "accept")
+    decided = [(each.uid, each.who) for each in read_decisions(run.folder)]
+    assert sorted(decided) == sorted((uid, who) for uid, each in people.items() for who in each)
+
+
+def test_a_row_that_somebody_else_decided_meanwhile_is_not_asked_for_again(run: OpenRun) -> None:
+    guide = TableGuide(annotators=("ann", "ben"))
+    mine = next(uid for uid in UIDS if guide.people_for(TABLE, uid) == ("ann",))
+    wanted = queues.Wanted(table=TABLE, mode=queues.MINE, guide=guide)
+    say(run, mine, "ben", "accept")
+    words = read_decisions(run.folder)
+    for hides in (True, False):
+        order = queues.queue(run, replace(wanted, hide_decided=hides), "ann", standing(words), merge(words))
+        assert (UIDS.index(mine) in order) is not hides
+
+
+def test_the_page_has_the_reasons_and_guidelines_of_the_guide(run: OpenRun) -> None:
+    guide = CurationGuide(
+        tables={TABLE: TableGuide(reasons=("too easy",), guidelines="Read <b>all</b>.", annotators=("ann",))}
+    )
+    app: Any = AppTest.from_function(
+        page, args=(run, replace(curation_of("ann"), guide=guide)), default_timeout=300
+    ).run()
+    assert not app.exception
+    assert app.selectbox(key=f"decide.mode.{TABLE}").value == queues.MINE
+    assert any("Read &lt;b&gt;all&lt;/b&gt;." in each.body for each in app.get("html"))
+    press(app, "too easy")
+    assert said(run)[-1][1:] == ("reject", "too easy")

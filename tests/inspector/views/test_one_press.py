@@ -194,3 +194,30 @@ def test_keys_leave_alone_what_is_not_shown_and_undo_works_after_a_reload(many_r
         pressed(visit)
         assert said(many_rows)[-1] == (uid, "withdraw", "")
     assert visit.problems() == [] and len(said(many_rows)) == len(begun) + 4
+
+
+def test_the_row_fills_the_window_and_is_read_by_keys(visit: Visit) -> None:
+    where = """() => {
+        const row = document.querySelector(".st-key-decide_row");
+        const below = innerHeight - row.getBoundingClientRect().bottom;
+        return [row.scrollTop, row.scrollHeight, row.clientHeight, below];
+    }"""
+    visit.page.evaluate("document.activeElement.blur()")
+    visit.page.set_viewport_size({"width": 1400, "height": 620})
+    visit.settle()
+    top, long, high, below = visit.page.evaluate(where)
+    assert top == 0 and long > high + 100 and 0 <= below < 60
+    visit.page.keyboard.press("Space")
+    assert (read := visit.page.evaluate(where)[0]) > 50
+    visit.page.keyboard.press("Shift+Space")
+    assert visit.page.evaluate(where)[0] < read
+    visit.page.keyboard.press("End")
+    assert visit.page.evaluate(where)[0] == pytest.approx(long - high, abs=2)
+    visit.page.keyboard.press("j")
+    visit.settle()
+    assert visit.page.evaluate(where)[0] == 0  # the next row begins at its top
+    visit.page.keyboard.press("?")
+    assert "reject, for the reason" in visit.page.locator(".all-keys").inner_text()
+    visit.page.keyboard.press("?")
+    assert visit.page.locator(".all-keys").count() == 0
+    visit.page.set_viewport_size({"width": 1400, "height": 1000})
