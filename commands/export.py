@@ -18,6 +18,7 @@ TRAINING_SET_EPILOG = """Examples:\n
     trailforge training-set out/musique --out sets/msearcher --segments                 a row of each turn (3.2.1)\n
     trailforge training-set out/musique --out sets/mended --mistakes mask              mends are learnt, errors not\n
     trailforge training-set out/musique --out sets/hard --measured evaluations/first --pass-rate 0.1..0.7 --calls 4..\n
+    trailforge training-set out/research --out sets/mixed --writings tags,native:0.5 --renamed 0.5 --max-tokens 131072\n
     trailforge training-set out/agents --out sets/searches --keep-wrong 0.2         well searched, wrongly answered\n
     trailforge training-set out/musique --out sets/clean --benchmark hotpot_dev.jsonl --long-rows segments"""
 EXPORT_EPILOG = """Examples:\n
@@ -108,6 +109,18 @@ _KeepWrong = Annotated[
 ]
 
 
+_Writings = Annotated[
+    str | None,
+    typer.Option(
+        help="How research agents' conversations write their calls, by lot: tags (text), native (tool calls).",
+        metavar="tags,native:0.5",
+    ),
+]
+_Renamed = Annotated[
+    float, typer.Option(min=0.0, max=1.0, help="Share of those with native calls whose tools get other names.")
+]
+
+
 def training_set(
     out: _Out,
     runs: _Runs = None,
@@ -133,13 +146,15 @@ def training_set(
     pass_rate: _PassRate = None,
     calls: _Calls = None,
     keep_wrong: _KeepWrong = 0.0,
+    writings: _Writings = None,
+    renamed: _Renamed = 0.0,
     benchmark: _Benchmark = None,
     ngram: Annotated[int, typer.Option(min=1, help="Words in a row that count as a benchmark match.")] = 8,
     seed: Annotated[int, typer.Option(help="Seed of the split, the mixture and the order.")] = 0,
 ) -> None:
     """Make a training set from finished runs: SFT, RL and preference rows, split by question, in training order."""
     from trailforge.pipelines.engine import show_parts
-    from trailforge.training.sets import ViewConfig, make_training_set
+    from trailforge.training.sets import ViewConfig, make_training_set, read_writings
 
     config = ViewConfig(
         seed=seed,
@@ -160,6 +175,8 @@ def training_set(
         unstated=unstated,
         **_bounds(pass_rate, calls),
         keep_wrong=keep_wrong,
+        writings=read_writings(writings) if writings else (),
+        renamed=renamed,
         benchmarks=tuple(map(str, benchmark or ())),
         ngram=ngram,
     )

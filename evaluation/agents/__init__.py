@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from trailforge.evaluation.failures import tag_failures as tag_failures
     from trailforge.evaluation.metrics import EpisodeSetting as EpisodeSetting
     from trailforge.evaluation.metrics import by_question as by_question
+    from trailforge.evaluation.metrics import gold_pages as gold_pages
     from trailforge.evaluation.metrics import make_episode as make_episode
     from trailforge.evaluation.metrics import score_run as score_run
     from trailforge.evaluation.reading_budget import CountTokens as CountTokens

@@ -8,8 +8,9 @@ from typing import Literal, get_args
 
 from trailforge.pipelines import dataset_names
 from trailforge.protocols import PROTOCOLS
+from trailforge.protocols.browse import writing_of
 from trailforge.rewards.episode import reward_preset
-from trailforge.schemas import ErrorType, InvalidInput
+from trailforge.schemas import ErrorType, InvalidInput, Writing
 
 Order = Literal["curriculum", "shuffled"]
 LongRows = Literal["drop", "segments"]
@@ -30,6 +31,35 @@ class Share:
     dataset: str
     weight: float
     """The data set's weight against the weights of the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritingShare:
+    """The share of research agents' conversations that is to be in a writing."""
+
+    writing: Writing
+    share: float
+
+
+def read_writings(text: str) -> tuple[WritingShare, ...]:
+    """Read shares of writings from text such as `tags,native:0.5`; those without a number share what the others leave.
+
+    Raises `InvalidInput` for a writing that there is not, and for shares that do not add up to 1.
+    """
+    given: dict[str, float | None] = {}
+    for part in text.split(","):
+        name, colon, number = (each.strip() for each in part.partition(":"))
+        writing_of(name)
+        try:
+            given[name] = float(number) if colon else None
+        except ValueError:
+            given[name] = math.nan
+    told = [share for share in given.values() if share is not None]
+    left, others = 1.0 - sum(told), len(given) - len(told)
+    shares = {name: left / others if share is None else share for name, share in given.items()}
+    if not all(0.0 <= share <= 1.0 for share in shares.values()) or abs(sum(shares.values()) - 1.0) > 1e-6:
+        raise InvalidInput(f"{text!r}: expected shares that add up to 1, as tags,native:0.5", field="--writings")
+    return tuple(WritingShare(writing=name, share=share) for name, share in shares.items())  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +158,12 @@ class ViewConfig:
 
     No loss is taken on their last turn (`SftRow.is_wrong`). Whether they teach is disputed.
     """
+    writings: tuple[WritingShare, ...] = ()
+    """The writings of research agents' conversations, by lot for each; empty: they stay as they are."""
+    renamed: float = 0.0
+    """Share of these conversations with native calls whose tools get other names, by lot: agents whose tools always had
+    one name lose much when it changes.
+    """
     benchmarks: tuple[str, ...] = ()
     """Files of questions that must not be trained on."""
     ngram: int = 8
@@ -143,6 +179,8 @@ class ViewConfig:
             raise InvalidInput(f"expected 0 to 1, got {self.max_known_share}", field="max_known_share")
         if not 0 <= self.keep_wrong < 1:
             raise InvalidInput(f"expected 0 to below 1, got {self.keep_wrong}", field="keep_wrong")
+        if not 0 <= self.renamed <= 1:
+            raise InvalidInput(f"expected 0 to 1, got {self.renamed}", field="renamed")
         for name in ("max_tokens", "ngram", "rows_per_file"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"expected at least 1, got {getattr(self, name)}", field=name)
