@@ -45,6 +45,5 @@ if TYPE_CHECKING:
     from trailforge.evaluation.grid import describe_evaluation as describe_evaluation
     from trailforge.evaluation.grid import plan_grid as plan_grid
     from trailforge.evaluation.grid import read_evaluation_config as read_evaluation_config
-    from trailforge.evaluation.timeline import describe_timeline as describe_timeline
 else:
     __getattr__, __dir__ = lazy_names(__name__)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from trailforge.evaluation import Comparison, Evaluation, describe_timeline
-from trailforge.evaluation.agents import TAGS, is_right
+from trailforge.evaluation import Comparison, Evaluation
+from trailforge.evaluation.agents import TAGS, describe_timeline, is_right
 from trailforge.evaluation.table import LEGEND, CellEstimate, EvaluationTable, TableRow, tell_malformed
 from trailforge.inspector.evaluations import verdict_of
 from trailforge.pipelines.show import (

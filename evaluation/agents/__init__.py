@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from trailforge.evaluation.agents.search_o1 import SEARCHED_BEFORE as SEARCHED_BEFORE
     from trailforge.evaluation.difficulty import MeasuredDifficulty as MeasuredDifficulty
     from trailforge.evaluation.difficulty import measure_difficulty as measure_difficulty
+    from trailforge.evaluation.failures import LONGEST_DEAD_END as LONGEST_DEAD_END
+    from trailforge.evaluation.failures import MOST_REPEATED as MOST_REPEATED
     from trailforge.evaluation.failures import TAGS as TAGS
     from trailforge.evaluation.failures import asked_at as asked_at
     from trailforge.evaluation.failures import is_right as is_right
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from trailforge.evaluation.reading_budget import CountTokens as CountTokens
     from trailforge.evaluation.reading_budget import load_tokenizer as load_tokenizer
     from trailforge.evaluation.reading_budget import open_tokenizer as open_tokenizer
+    from trailforge.evaluation.timeline import describe_timeline as describe_timeline
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 

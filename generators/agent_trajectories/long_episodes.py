@@ -1,10 +1,10 @@
-"""Filters of long episodes, by what their calls did; `filters.judge_episode` holds them against the episodes of an
-agent that opens pages."""
+"""Filters of long episodes, by what their calls did. They judge the episodes of an agent that opens pages alone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trailforge.evaluation.agents import LONGEST_DEAD_END, MOST_REPEATED
 from trailforge.filters import count_faults, names_of_answer
 from trailforge.generators.agent_trajectories.evidence import is_stated
 from trailforge.protocols.browse import (
@@ -29,9 +29,9 @@ class LongEpisodeLimits:
     """Most calls of an episode; None: as many as its agent may make."""
     max_slips: int = 2
     """Most turns that could not be read, or were mended. No loss is taken on a turn that could not be read."""
-    max_repeated: int = 2
+    max_repeated: int = MOST_REPEATED
     """Most calls that were made again while what they had found before was still shown."""
-    max_dead_end: int = 8
+    max_dead_end: int = LONGEST_DEAD_END
     """Most calls in a row that led nowhere (`protocols.browse.records.barren_calls`), before another way was taken."""
     max_unused_share: float = 0.5
     """Largest share of the opened pages that no later turn names."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trailforge.evaluation import describe_timeline
+from trailforge.evaluation.agents import describe_timeline
 from trailforge.pipelines.runs import OpenRun
 from trailforge.pipelines.show import (
     Chips,

@@ -147,12 +147,14 @@ def barren_calls(record: BrowseRecord) -> list[bool]:
     """
     repeats = set(needless_repeats(record))
     shown: set[tuple[str, int]] = set()
+    opened: set[tuple[str, int]] = set()  # a search shows but a piece of a part
     found = []
     for number, call in enumerate(record.calls):
         places = set(zip(call.pages, call.parts, strict=True))
-        is_old = call.tool != "find" and places <= shown
+        is_old = call.tool != "find" and places <= (opened if call.tool == "open" else shown)
         found.append(bool(call.problem) or not places or number in repeats or is_old)
         shown |= places
+        opened |= places if call.tool == "open" else set()
     return found
 
 

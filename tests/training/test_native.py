@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
+from tokenizers import Regex, pre_tokenizers
 
 from tests.protocols.browse.test_loop import Agent, run
 from tests.support.browse_agent import Road, next_turn
@@ -29,11 +30,27 @@ LLAMA = ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot
 MODELS = {"qwen3": (), "llama3_1": LLAMA, "qwen2_5": ()}
 """Chat templates by their names in TRL, with their marks. Qwen3's drops thoughts before the newest question, Llama's
 trims and allows one call a turn, Qwen2.5's is of Hermes' form. The last two know no thoughts."""
+WORDS = "|".join(
+    (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)",
+        r"[^\r\n\p{L}\p{N}]?\p{L}+",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n]*",
+        r"\s*[\r\n]+|\s+(?!\S)|\s+",
+    )
+)
+"""Where the tokenizers of Llama 3 and Qwen cut text: line ends stand together, whatever follows them."""
 every_model = pytest.mark.parametrize("model", MODELS)
 
 
 def tokenizer_of(model: str) -> Any:
     tokenizer: Any = tiny_tokenizer(*MODELS[model])
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(WORDS), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     if MODELS[model]:
         tokenizer.bos_token = MODELS[model][0]
     tokenizer.chat_template = (files("trl") / "chat_templates" / f"{model}.jinja").read_text(encoding="utf-8")

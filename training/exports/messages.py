@@ -146,8 +146,8 @@ _MASKS = """`gpt` turns are trained, `human` turns are not. What a search brough
 role `observation` would put tags around it a second time. Use the template `qwen` (ChatML)."""
 
 
-_CALLED_MASKS = """`gpt` and `function_call` turns are trained, `human` and `observation` turns are not. No mark is there
-for a turn of the agent without loss: conversations with one, as windows after the first, are left out; for them take
+_CALLED_MASKS = """`gpt` and `function_call` turns are trained, `human` and `observation` turns are not. No mark is
+there for a turn of the agent without loss: conversations with one, as windows after the first, are not here: take
 `--to trl --base-model MODEL`, or `trailforge train sft`. Choose the model's own template (as `qwen3`), which writes
 `tools` and calls."""
 

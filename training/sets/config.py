@@ -8,9 +8,8 @@ from typing import Literal, get_args
 
 from trailforge.pipelines import dataset_names
 from trailforge.protocols import PROTOCOLS
-from trailforge.protocols.browse import writing_of
 from trailforge.rewards.episode import reward_preset
-from trailforge.schemas import ErrorType, InvalidInput, Writing
+from trailforge.schemas import ErrorType, InvalidInput
 
 Order = Literal["curriculum", "shuffled"]
 LongRows = Literal["drop", "segments"]
@@ -33,23 +32,32 @@ class Share:
     """The data set's weight against the weights of the others."""
 
 
+WritingKind = Literal["tags", "native", "renamed"]
+"""How a research agent's conversation writes its calls: as tags in text, as native calls, or as native calls of tools
+with other names.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritingShare:
     """The share of research agents' conversations that is to be in a writing."""
 
-    writing: Writing
+    writing: WritingKind
     share: float
 
 
 def read_writings(text: str) -> tuple[WritingShare, ...]:
-    """Read shares of writings from text such as `tags,native:0.5`; those without a number share what the others leave.
+    """Read shares of writings from text such as `tags,native:0.3,renamed:0.3`; those without a number share what the
+    others leave.
 
     Raises `InvalidInput` for a writing that there is not, and for shares that do not add up to 1.
     """
     given: dict[str, float | None] = {}
     for part in text.split(","):
         name, colon, number = (each.strip() for each in part.partition(":"))
-        writing_of(name)
+        if name not in get_args(WritingKind):
+            known = ", ".join(get_args(WritingKind))
+            raise InvalidInput(f"no writing {name!r}; there are {known}", field="--writings")
         try:
             given[name] = float(number) if colon else None
         except ValueError:
@@ -159,10 +167,9 @@ class ViewConfig:
     No loss is taken on their last turn (`SftRow.is_wrong`). Whether they teach is disputed.
     """
     writings: tuple[WritingShare, ...] = ()
-    """The writings of research agents' conversations, by lot for each; empty: they stay as they are."""
-    renamed: float = 0.0
-    """Share of these conversations with native calls whose tools get other names, by lot: agents whose tools always had
-    one name lose much when it changes.
+    """The writings of research agents' conversations, by lot for each; empty: they stay as they are.
+
+    Agents whose tools always had one name lose much when it changes: `renamed` gives them others.
     """
     benchmarks: tuple[str, ...] = ()
     """Files of questions that must not be trained on."""
@@ -179,8 +186,6 @@ class ViewConfig:
             raise InvalidInput(f"expected 0 to 1, got {self.max_known_share}", field="max_known_share")
         if not 0 <= self.keep_wrong < 1:
             raise InvalidInput(f"expected 0 to below 1, got {self.keep_wrong}", field="keep_wrong")
-        if not 0 <= self.renamed <= 1:
-            raise InvalidInput(f"expected 0 to 1, got {self.renamed}", field="renamed")
         for name in ("max_tokens", "ngram", "rows_per_file"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"expected at least 1, got {getattr(self, name)}", field=name)

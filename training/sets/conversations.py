@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from trailforge.pipelines import load_dataset, resolve
 from trailforge.pipelines.runs import FinishedRun
 from trailforge.protocols.browse import BROWSE, NAMES, rename_tools, rewrite_row
 from trailforge.schemas import RejectedRow, SftRow, Verdict, from_payload, parse_json
-from trailforge.training.sets.config import ViewConfig
+from trailforge.training.sets.config import ViewConfig, WritingKind, WritingShare
 from trailforge.training.sets.judging import SPLIT, RowJudge, segments
 from trailforge.training.sets.order import Books, Staged, draw_by_lot
 from trailforge.training.sets.runs import difficulties, stage_of
@@ -70,15 +71,19 @@ def rewrite(row: SftRow, config: ViewConfig) -> SftRow:
     if row.protocol != BROWSE:
         return row
     place = _draw(config.seed, "writing", row.trajectory_uid)
-    for each in config.writings:
-        if place < each.share:
-            row = rewrite_row(row, each.writing)
-            break
-        place -= each.share
-    if row.native is not None and _draw(config.seed, "renamed", row.trajectory_uid) < config.renamed:
-        number = int.from_bytes(draw_by_lot(config.seed, "names", row.trajectory_uid)[:4], "big")
-        row = rename_tools(row, NAMES[number % len(NAMES)])
+    drawn = next((each for each in _ends(config.writings) if place < each[0]), None)
+    if drawn is None:
+        return row
+    row = rewrite_row(row, "tags" if drawn[1] == "tags" else "native")
+    if drawn[1] == "renamed":
+        row = rename_tools(row, NAMES[int(_draw(config.seed, "names", row.trajectory_uid) * len(NAMES))])
     return row
+
+
+def _ends(shares: Sequence[WritingShare]) -> list[tuple[float, WritingKind]]:
+    """Up to which number each writing is drawn."""
+    ends = accumulate(each.share for each in shares)
+    return [(round(end, 9), each.writing) for end, each in zip(ends, shares, strict=True)]
 
 
 def _draw(seed: int, purpose: str, name: str) -> float:

@@ -43,7 +43,7 @@ async def test_windows_are_rows_and_stay_as_they_are(agents: Path, tmp_path: Pat
 
 
 async def test_the_lot_is_one_for_an_episode_and_the_same_for_the_same_seed(agents: Path, tmp_path: Path) -> None:
-    mixed = replace(ALL, writings=read_writings("tags,native:0.5"), renamed=0.5)
+    mixed = replace(ALL, writings=read_writings("tags,native:0.25,renamed:0.25"))
     rows = sft(build([agents], tmp_path / "out", mixed))
     writings = {row.trajectory_uid: row.native is None for row in rows}
     assert all(writings[row.trajectory_uid] is (row.native is None) for row in rows)
