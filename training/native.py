@@ -45,24 +45,6 @@ def native_tokens(
     return [row for row in rows if any(row.mask)]
 
 
-def template_rows(
-    tokenizer: Any, conversation: NativeConversation, train: Sequence[bool], template: str | None = None
-) -> list[tuple[int, list[bool]]]:
-    """Return the rows of `native_tokens` as messages: up to which one each goes, and which have a loss in it."""
-    rows: list[tuple[int, list[bool]]] = []
-    whole: list[int] = []
-    for turn, (prompt, written) in _served(tokenizer, conversation, train, template):
-        ids = _encode(tokenizer, prompt)
-        if rows and ids[: len(whole)] == whole:
-            rows[-1] = turn + 1, [*rows[-1][1], *(False for _ in range(turn - len(rows[-1][1]))), train[turn]]
-        elif train[turn]:
-            rows.append((turn + 1, [*(False for _ in range(turn)), True]))
-        else:
-            continue
-        whole = [*ids, *_encode(tokenizer, written)]
-    return rows
-
-
 def conversation_of(row: SftRow) -> NativeConversation:
     """Return a row as its model was sent it: its native calls, or its turns as a plain chat without tools, in which
     results are turns of the user.
