@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from trailforge.evaluation.agents import asked_at, read_texts
 from trailforge.filters import SoughtFact, answering_facts, names_of_answer, supports
 from trailforge.filters.facts import unsettled_facts
-from trailforge.filters.guesses import find_admission, find_unread_name
+from trailforge.filters.guesses import find_admission, find_unread_name, is_unstated
 from trailforge.filters.ways import AskedSearch, Way, names_relation
 from trailforge.mcts import references, resolve
 from trailforge.protocols import PROTOCOLS
@@ -168,10 +168,21 @@ def read_by(row: AgentTrajectory) -> list[Passage]:
 
 
 def admission_of(row: AgentTrajectory) -> str:
-    """Return the clause in which the last turn says that it guesses (see `filters.guesses`), or an empty text."""
+    """Return the clause in which the last turn says that it guesses (see `filters.guesses`), or an empty text.
+
+    After long research a turn tells of pages that said nothing, too: where a cited part states the answer, that is no
+    admission.
+    """
     messages, names = row.episode.messages, names_of_answer(row.episode.answer, row.golds)
     last = messages[-1].content if messages and messages[-1].role == "assistant" else ""
-    return find_admission(last, names, [text for message in messages if (text := text_given(message, row))])
+    read = [text for message in messages if (text := text_given(message, row))]
+    found = find_admission(last, names, read)
+    record = row.episode.browse
+    if record is not None and is_stated([text for _, text in cited_results(record)], names):
+        while found and is_unstated(found) and found in last:
+            last = last.replace(found, " ")
+            found = find_admission(last, names, read)
+    return found
 
 
 def lacks_document(row: AgentTrajectory) -> bool:

@@ -8,6 +8,7 @@ from trailforge.evaluation.agents import LONGEST_DEAD_END, MOST_REPEATED
 from trailforge.filters import count_faults, names_of_answer
 from trailforge.generators.agent_trajectories.evidence import is_stated
 from trailforge.protocols.browse import (
+    cited_in,
     cited_results,
     is_like_calls,
     longest_dead_end,
@@ -35,14 +36,14 @@ class LongEpisodeLimits:
     """Most calls in a row that led nowhere (`protocols.browse.records.barren_calls`), before another way was taken."""
     max_unused_share: float = 0.5
     """Largest share of the opened pages that no later turn names."""
-    min_gold_opened: float = 0.5
-    """Smallest share of the known pages behind the answer that were opened: a passage of a search may say enough."""
+    min_cited_read: float = 0.5
+    """Smallest share of the cited pages that were opened, or searched for words: a passage may say enough."""
     min_gold_cited: float = 0.5
-    """Smallest share of these pages that the answer cites."""
+    """Smallest share of the known pages behind the answer that it cites."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for shares outside 0 to 1, and for negative numbers."""
-        for name in ("max_unused_share", "min_gold_opened", "min_gold_cited"):
+        for name in ("max_unused_share", "min_cited_read", "min_gold_cited"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InvalidInput("expected 0 to 1", field=name)
         check_least(self, 0, "min_calls", "max_slips", "max_repeated", "max_dead_end", must="must be")
@@ -55,7 +56,7 @@ def judge_calls(row: AgentTrajectory, limits: LongEpisodeLimits) -> list[Verdict
     if row.episode.browse is None:
         return []
     return [
-        unopened_pages(row, least=limits.min_gold_opened),
+        unread_pages(row, least=limits.min_cited_read),
         uncited_answer(row, least=limits.min_gold_cited),
         too_few_calls(row, least=limits.min_calls),
         too_many_calls(row, most=limits.max_calls),
@@ -72,15 +73,17 @@ def malformed_turns(row: AgentTrajectory, *, most: int) -> Verdict:
     return verdict if len(slips) > most else Verdict(keep=True, reason="malformed", score=verdict.score, detail="")
 
 
-def unopened_pages(row: AgentTrajectory, *, least: float) -> Verdict:
-    """Reject an episode that opened too few of the pages which its answer rests on; it may have guessed from passages.
+def unread_pages(row: AgentTrajectory, *, least: float) -> Verdict:
+    """Reject an episode that cites too many pages of which it read passages of searches alone.
 
-    Score: the share that it opened; 1 where these pages are not known.
+    Score: the share of the cited pages that it opened, or in which it found words; 1 where it cites none.
     """
-    figures = _record(row).figures
-    share = (figures.gold_opened or 0) / figures.gold_pages if figures.gold_pages else 1.0
-    detail = "" if share >= least else f"{figures.gold_opened} of {figures.gold_pages} pages behind the answer opened"
-    return Verdict(keep=share >= least, reason="unopened_pages", score=round(share, 6), detail=detail)
+    record = _record(row)
+    cited = {each.page for each in cited_in(record)}
+    read = {page for call in record.calls if call.tool in ("open", "find") for page in call.pages}
+    share = len(cited & read) / len(cited) if cited else 1.0
+    detail = "" if share >= least else f"{len(cited & read)} of {len(cited)} cited pages opened or searched for words"
+    return Verdict(keep=share >= least, reason="unread_pages", score=round(share, 6), detail=detail)
 
 
 def uncited_answer(row: AgentTrajectory, *, least: float) -> Verdict:

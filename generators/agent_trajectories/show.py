@@ -41,7 +41,7 @@ _MEANINGS = {
     "answer_leaked": "turns that say the answer before anything it was given does, or a hop's against the rule for it",
     "speaks_of_data_set": "turns that speak of the index or of how the question was made",
     "repeated_search": "searches that ask what was asked before",
-    "unopened_pages": "share of the pages behind the answer that it opened",
+    "unread_pages": "share of the cited pages that it opened or searched for words",
     "uncited_answer": "results of cited parts that state the answer",
     "too_few_calls": "calls",
     "too_many_calls": "calls",

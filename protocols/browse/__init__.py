@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from trailforge.protocols.browse.loop import BrowseConfig as BrowseConfig
     from trailforge.protocols.browse.loop import BrowseRun as BrowseRun
     from trailforge.protocols.browse.loop import run_browse_episode as run_browse_episode
+    from trailforge.protocols.browse.records import cited_in as cited_in
     from trailforge.protocols.browse.records import cited_results as cited_results
     from trailforge.protocols.browse.records import is_like_calls as is_like_calls
     from trailforge.protocols.browse.records import longest_dead_end as longest_dead_end

@@ -103,7 +103,7 @@ def openai_row(row: SftRow) -> Row:
         each | ({"weight": int(train)} if each["role"] == "assistant" else {})
         for each, train in zip(sent_turns(row), row.train, strict=True)
     ]
-    return {"messages": messages} | offered_tools(row)
+    return {"messages": messages[: len(learnt(row))]} | offered_tools(row)
 
 
 def write_openai(export: Export) -> str:

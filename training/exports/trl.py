@@ -10,7 +10,7 @@ import yaml
 from trailforge.evaluation.agents import load_tokenizer
 from trailforge.launching import ACCELERATE, LaunchConfig, accelerate_config
 from trailforge.protocols import PROTOCOLS
-from trailforge.schemas import InvalidInput, RlRow, SftRow, located
+from trailforge.schemas import InvalidInput, RlRow, SftRow
 from trailforge.training.config import DpoConfig, TrainPreset, load_train_preset
 from trailforge.training.exports.common import (
     BOOL,
@@ -105,8 +105,10 @@ def _native(export: Export) -> Make:
         raise InvalidInput(f"{export.base_model} has no chat template, which writes calls", field="base_model")
 
     def make(row: SftRow, split: str, number: int) -> list[Row]:
-        with located(row=row.uid):
+        try:
             made = native_tokens(tokenizer, conversation_of(row), row.train)
+        except InvalidInput as error:
+            raise InvalidInput(f"{row.uid}: {error.problem}", field=error.field) from error
         return [{"input_ids": each.input_ids, "labels": each.labels, "uid": row.uid} for each in made]
 
     return make

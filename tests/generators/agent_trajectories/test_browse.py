@@ -28,7 +28,7 @@ from trailforge.schemas import AgentTrajectory, InvalidInput, Question, SftRow, 
 
 STOPS = 16
 STARTS = (1, 3, 5)
-LIMITS = AgentFilterConfig(long=LongEpisodeLimits(min_gold_opened=1.0), bridges="any", min_right_share=0)
+LIMITS = AgentFilterConfig(long=LongEpisodeLimits(min_cited_read=1.0), bridges="any", min_right_share=0)
 
 
 def settings(writing: str = "native", context: str = "all") -> dict[str, Any]:
@@ -172,7 +172,6 @@ def test_filters_reject_by_what_the_calls_did(row: AgentTrajectory) -> None:
         browse = replace(record, figures=replace(figures, **changes))
         return replace(row, episode=replace(row.episode, browse=browse))
 
-    assert reasons(figured(gold_opened=1)) == ["unopened_pages"]
     assert reasons(figured(gold_cited=0)) == ["uncited_answer"]
     assert reasons(figured(made_up_citations=1)) == ["uncited_answer"]
     assert reasons(figured(pages_unused=figures.pages_opened)) == ["unused_pages"]
@@ -182,8 +181,24 @@ def test_filters_reject_by_what_the_calls_did(row: AgentTrajectory) -> None:
     ):
         assert reasons(row, replace(LIMITS, long=limits)) == [name]
     assert "dead_end" in reasons(changed(row, problem="no"))
+    assert reasons(changed(row, tool="search")) == ["unread_pages"]
     alike = changed(row, tool="open", page="p001", part=1, query="")
     assert "repeated_calls" in reasons(alike) and not searches_match(alike)
+
+
+def said_last(row: AgentTrajectory, more: str) -> AgentTrajectory:
+    """The row with more words in its last thought."""
+    record, plain = row.episode.browse, row.episode.messages
+    assert record is not None
+    last = replace(record.messages[-1], reasoning=f"{more} {record.messages[-1].reasoning}")
+    told = replace(plain[-1], content=plain[-1].content.replace("<think>", f"<think>{more} "))
+    browse = replace(record, messages=(*record.messages[:-1], last))
+    return replace(row, episode=replace(row.episode, browse=browse, messages=(*plain[:-1], told)))
+
+
+def test_pages_that_said_nothing_are_no_admission_where_a_cited_part_states_the_answer(row: AgentTrajectory) -> None:
+    assert reasons(said_last(row, "Stop 3 has no page of its own. The first two pages do not name it.")) == []
+    assert reasons(said_last(row, "No page says so, and I guess.")) == ["admitted_guess"]
 
 
 def test_a_repeated_call_whose_result_was_taken_away_is_no_fault(row: AgentTrajectory) -> None:
