@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from trailforge.evaluation.agents import asked_at, read_texts
 from trailforge.filters import SoughtFact, answering_facts, names_of_answer, supports
 from trailforge.filters.facts import unsettled_facts
-from trailforge.filters.guesses import find_admission, find_unread_name, is_unstated
+from trailforge.filters.guesses import count_remembering, find_admission, find_unread_name, is_unstated
 from trailforge.filters.ways import AskedSearch, Way, names_relation
 from trailforge.mcts import references, resolve
 from trailforge.protocols import PROTOCOLS
@@ -179,7 +179,7 @@ def admission_of(row: AgentTrajectory) -> str:
     found = find_admission(last, names, read)
     record = row.episode.browse
     if record is not None and is_stated([text for _, text in cited_results(record)], names):
-        while found and is_unstated(found) and found in last:
+        while found and found in last and is_unstated(found) and not count_remembering([found]):
             last = last.replace(found, " ")
             found = find_admission(last, names, read)
     return found
