@@ -198,7 +198,7 @@ def said_last(row: AgentTrajectory, more: str) -> AgentTrajectory:
 
 def test_pages_that_said_nothing_are_no_admission_where_a_cited_part_states_the_answer(row: AgentTrajectory) -> None:
     assert reasons(said_last(row, "Stop 3 has no page of its own. The first two pages do not name it.")) == []
-    assert reasons(said_last(row, "No page says so, and I guess.")) == ["admitted_guess"]
+    assert reasons(said_last(row, "No page names it, so my best guess is Oslo.")) == ["admitted_guess"]
 
 
 def test_a_repeated_call_whose_result_was_taken_away_is_no_fault(row: AgentTrajectory) -> None:
