@@ -18,6 +18,7 @@ TRAINING_SET_EPILOG = """Examples:\n
     trailforge training-set out/musique --out sets/msearcher --segments                 a row of each turn (3.2.1)\n
     trailforge training-set out/musique --out sets/mended --mistakes mask              mends are learnt, errors not\n
     trailforge training-set out/musique --out sets/hard --measured evaluations/first --pass-rate 0.1..0.7 --calls 4..\n
+    trailforge training-set out/research --out sets/mixed --writings tags,native:0.3,renamed:0.3 --max-tokens 131072\n
     trailforge training-set out/agents --out sets/searches --keep-wrong 0.2         well searched, wrongly answered\n
     trailforge training-set out/musique --out sets/clean --benchmark hotpot_dev.jsonl --long-rows segments"""
 EXPORT_EPILOG = """Examples:\n
@@ -108,6 +109,16 @@ _KeepWrong = Annotated[
 ]
 
 
+_Writings = Annotated[
+    str | None,
+    typer.Option(
+        help="How research agents' conversations write their calls, by lot: tags (text), native (tool calls), renamed "
+        "(native, other names of tools).",
+        metavar="tags,native:0.5",
+    ),
+]
+
+
 def training_set(
     out: _Out,
     runs: _Runs = None,
@@ -133,6 +144,7 @@ def training_set(
     pass_rate: _PassRate = None,
     calls: _Calls = None,
     keep_wrong: _KeepWrong = 0.0,
+    writings: _Writings = None,
     benchmark: _Benchmark = None,
     ngram: Annotated[int, typer.Option(min=1, help="Words in a row that count as a benchmark match.")] = 8,
     seed: Annotated[int, typer.Option(help="Seed of the split, the mixture and the order.")] = 0,
@@ -158,7 +170,7 @@ def training_set(
         errors=errors,
         max_known_share=known_share,
         unstated=unstated,
-        **_bounds(pass_rate, calls),
+        **_bounds(pass_rate, calls, writings),
         keep_wrong=keep_wrong,
         benchmarks=tuple(map(str, benchmark or ())),
         ngram=ngram,
@@ -208,12 +220,13 @@ def _share(text: str) -> Any:
         raise typer.BadParameter(f"{wrong!r}: expected DATASET=WEIGHT", param_hint="--mix") from error
 
 
-def _bounds(pass_rate: str | None, calls: str | None) -> dict[str, Any]:
-    """How hard questions are to be."""
-    from trailforge.training.sets import WantedRange
+def _bounds(pass_rate: str | None, calls: str | None, writings: str | None) -> dict[str, Any]:
+    """How hard questions are to be, and how conversations are written."""
+    from trailforge.training.sets import WantedRange, read_writings
 
     given = {"pass_rate": (pass_rate, "--pass-rate"), "calls": (calls, "--calls")}
-    return {name: WantedRange.read(text, option) for name, (text, option) in given.items() if text}
+    shares = {"writings": read_writings(writings)} if writings else {}
+    return shares | {name: WantedRange.read(text, option) for name, (text, option) in given.items() if text}
 
 
 def _given(questions: list[Path] | None, columns: str | None, measured: Path | None, cell: str) -> dict[str, Any]:

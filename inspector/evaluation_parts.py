@@ -16,6 +16,7 @@ from trailforge.evaluation.results import (
     Comparison,
     EvaluationTable,
     TableRow,
+    describe_timeline,
     is_right,
     tell_malformed,
 )
@@ -39,7 +40,7 @@ from trailforge.pipelines.show import (
     tab,
 )
 from trailforge.pipelines.show.common import answers, values
-from trailforge.schemas import AgentEpisode, AgentSearch, BrowseCall, BrowseRecord, to_dict
+from trailforge.schemas import AgentEpisode, AgentSearch, to_dict
 
 _SCORES = ("contain_em", "f1", "exact_match", "right", "judge", "supporting_recall")
 _MOST_MISSING = 12
@@ -222,7 +223,7 @@ def describe_episode(episode: AgentEpisode, *, is_beside: bool = False) -> Parts
     beside it."""
     own = [tab("Transcript", lambda: [Conversation(episode.messages, golds=episode.golds, is_for_training=False)])]
     if (record := episode.browse) is not None:
-        own.insert(0, tab(f"Calls ({record.figures.calls})", lambda: _describe_timeline(record)))
+        own.insert(0, tab(f"Calls ({record.figures.calls})", lambda: describe_timeline(record)))
     own.append(tab("Searches", lambda: [_describe_searches(episode)]))
     if episode.calls:
         own.append(tab(f"Other calls ({len(episode.calls)})", lambda: _describe_calls(episode)))
@@ -303,42 +304,6 @@ def _results(search: AgentSearch) -> list[str | StyledText]:
     if search.triples:
         lines.append("\n".join(search.triples)[:_LONGEST_LIST])
     return lines or [StyledText("nothing", "quiet")]
-
-
-def _describe_timeline(record: BrowseRecord) -> Parts:
-    """Every call on one line, with what it showed; and the figures of the episode."""
-    figures = {
-        name.replace("_", " "): str(value) for name, value in to_dict(record.figures).items() if value is not None
-    }
-    rows = [GridRow(_call_cells(number, call)) for number, call in enumerate(record.calls, 1)]
-    kept = f"Calls are {record.writing}; the model was shown its context by the rule {record.context}, in "
-    return [
-        FieldList(figures),
-        Note(f"{kept}{len(record.views)} window{'s' if len(record.views) > 1 else ''}."),
-        Grid(("#", "turn", "call", "showed", "took"), rows, (0.3, 0.4, 3, 4, 1)),
-    ]
-
-
-def _call_cells(number: int, call: BrowseCall) -> list[Line]:
-    named = {"search": call.query, "open": f"{call.page}{f', part {call.part}' if call.part else ''}"}
-    what = named.get(call.tool) or (f"{call.query!r} in {call.page}" if call.tool == "find" else "")
-    line: list[str | StyledText] = [StyledText(f"{call.tool or 'no tool'} ", "strong"), what[:_LONGEST_LIST]]
-    if call.is_repeat:
-        line.append(StyledText(" (again)", "mended"))
-    shown: list[str | StyledText] = []
-    for page, part, title in zip(call.pages, call.parts, call.titles, strict=True):
-        place = f" {page}{f', part {part}' if part else ''}\n"
-        shown += [(title or page)[:200], StyledText(place[:200], "quiet")]
-    if call.problem:
-        shown.append(StyledText(call.problem[:_LONGEST_LIST], "wrong"))
-    seconds = f"\n{call.seconds:.2f} s" if call.seconds else ""
-    return [
-        str(number),
-        str(call.turn),
-        line,
-        shown or [StyledText("nothing", "quiet")],
-        f"{call.tokens:,} tokens{seconds}",
-    ]
 
 
 def _describe_calls(episode: AgentEpisode) -> Parts:

@@ -123,9 +123,19 @@ def tokens_of_passages(questions: Sequence[Question]) -> float:
     return mean_tokens(passages) if passages else _PASSAGE_TOKENS
 
 
-def stage_estimate(stage: str, calls: float, prompt: float, completion: float, prices: Prices) -> StageEstimate:
-    """The estimate of a stage that makes so many calls, each with so many tokens of prompt and of completion."""
-    usage = Usage(calls=round(calls), prompt_tokens=round(calls * prompt), completion_tokens=round(calls * completion))
+def stage_estimate(
+    stage: str, calls: float, prompt: float, completion: float, prices: Prices, *, cached: float = 0.0
+) -> StageEstimate:
+    """The estimate of a stage that makes so many calls, each with so many tokens of prompt and of completion.
+
+    `cached`: tokens of each prompt that a server has in its prefix cache.
+    """
+    usage = Usage(
+        calls=round(calls),
+        prompt_tokens=round(calls * prompt),
+        completion_tokens=round(calls * completion),
+        cached_tokens=round(calls * cached),
+    )
     return StageEstimate(stage=stage, usage=replace(usage, cost=prices.cost(usage)))
 
 

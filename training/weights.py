@@ -75,6 +75,8 @@ class Base:
     name: str
     tokenizer: Any
     model: Any
+    own_template: str | None = None
+    """The model's own chat template, before ours took its place; None: it has none."""
     added: tuple[str, ...]
     """ChatML tokens that the model's tokenizer did not know. They have weights, which nothing has trained."""
 
@@ -102,8 +104,9 @@ def load_base(name: str, *, attention: str | None = None) -> Base:
     if added := teach(tokenizer):
         log(f"{name}: its tokenizer does not know {' and '.join(added)}: added, to be learnt in the training")
         _give_weights(model, tokenizer, added, known, ended_with)
+    own = tokenizer.chat_template
     _make_ready(tokenizer, name)
-    return Base(name=name, tokenizer=tokenizer, model=model, added=tuple(added))
+    return Base(name=name, tokenizer=tokenizer, model=model, own_template=own, added=tuple(added))
 
 
 def open_checkpoint(folder: str, ledger: Ledger) -> CheckpointClient:

@@ -14,10 +14,9 @@ from trailforge.protocols.browse import (
     WORDS,
     BrowseConfig,
     BrowseRun,
-    read_native,
+    plain_text,
     read_rule,
     run_browse_episode,
-    write_tags,
     writing_of,
 )
 from trailforge.schemas import (
@@ -25,9 +24,7 @@ from trailforge.schemas import (
     BrowseCall,
     BrowseRecord,
     InvalidInput,
-    MalformedReply,
     Message,
-    NativeMessage,
     Writing,
 )
 
@@ -121,18 +118,9 @@ def plain_messages(record: BrowseRecord) -> tuple[Message, ...]:
     them.
     """
     return tuple(
-        Message(role=each.role, content=_plain(each, record), train=each.role == "assistant")
+        Message(role=each.role, content=plain_text(each, record.writing), train=each.role == "assistant")
         for each in record.messages
     )
-
-
-def _plain(message: NativeMessage, record: BrowseRecord) -> str:
-    if message.role != "assistant" or record.writing == "tags":
-        return message.content
-    try:
-        return write_tags(read_native(message))
-    except MalformedReply:
-        return message.content
 
 
 def _search(call: BrowseCall, done: BrowseRun) -> AgentSearch:

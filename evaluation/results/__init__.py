@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from trailforge.evaluation.results.demand import split_by_band as split_by_band
     from trailforge.evaluation.results.difficulty import MeasuredDifficulty as MeasuredDifficulty
     from trailforge.evaluation.results.difficulty import measure_difficulty as measure_difficulty
+    from trailforge.evaluation.results.failures import LONGEST_DEAD_END as LONGEST_DEAD_END
+    from trailforge.evaluation.results.failures import MOST_REPEATED as MOST_REPEATED
     from trailforge.evaluation.results.failures import TAGS as TAGS
     from trailforge.evaluation.results.failures import asked_at as asked_at
     from trailforge.evaluation.results.failures import is_right as is_right
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from trailforge.evaluation.results.failures import tag_failures as tag_failures
     from trailforge.evaluation.results.metrics import EpisodeSetting as EpisodeSetting
     from trailforge.evaluation.results.metrics import by_question as by_question
+    from trailforge.evaluation.results.metrics import gold_pages as gold_pages
     from trailforge.evaluation.results.metrics import make_episode as make_episode
     from trailforge.evaluation.results.metrics import score_run as score_run
     from trailforge.evaluation.results.report import REPORT as REPORT
@@ -37,5 +40,6 @@ if TYPE_CHECKING:
     from trailforge.evaluation.results.table import TableRow as TableRow
     from trailforge.evaluation.results.table import make_table as make_table
     from trailforge.evaluation.results.table import tell_malformed as tell_malformed
+    from trailforge.evaluation.results.timeline import describe_timeline as describe_timeline
 else:
     __getattr__, __dir__ = lazy_names(__name__)

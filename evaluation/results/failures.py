@@ -11,12 +11,15 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from trailforge.protocols.browse import longest_dead_end, needless_repeats
 from trailforge.rewards import choose_options, cover_exact_match, normalize_answer, states
-from trailforge.schemas import AgentEpisode, AgentScores
+from trailforge.schemas import AgentEpisode, AgentScores, BrowseRecord
 
 if TYPE_CHECKING:
     from trailforge.evaluation.agents import AgentRun
 
+MOST_REPEATED, LONGEST_DEAD_END = 2, 8
+"""Most calls that are made again in vain, and most calls in a row that lead nowhere, without a tag."""
 JUDGED_RIGHT = 0.5
 """Score of a judge from which on an answer counts as right."""
 TAGS: Mapping[str, str] = MappingProxyType(
@@ -28,6 +31,9 @@ TAGS: Mapping[str, str] = MappingProxyType(
         "misread": "It had what it needed, and answered something else.",
         "stopped_early": "It answered, and had not searched on for what was missing.",
         "stopped_late": "The limit of turns or of room stopped it.",
+        "not_opened": "It found pages that the answer rests on, and did not open them.",
+        "repeated_calls": "It made calls again whose results it still saw, more than two.",
+        "dead_end": "More than eight of its calls in a row were refused, found nothing, or showed nothing new.",
         "format": "Its reply cannot be read, or the answer stands in more words than an answer has.",
     }
 )
@@ -48,9 +54,22 @@ def tag_failures(episode: AgentEpisode) -> tuple[str, ...]:
         "misread": misread(episode),
         "stopped_early": stopped_early(episode),
         "stopped_late": episode.stop in ("too_many_turns", "too_long"),
+        **_judge_calls(episode.browse),
         "format": broke_format(episode),
     }
     return tuple(tag for tag, holds in rules.items() if holds)
+
+
+def _judge_calls(record: BrowseRecord | None) -> dict[str, bool]:
+    """What the calls of an agent that opens pages did wrong; nothing of another agent."""
+    if record is None:
+        return {}
+    figures = record.figures
+    return {
+        "not_opened": (figures.gold_found or 0) > (figures.gold_opened or 0),
+        "repeated_calls": len(needless_repeats(record)) > MOST_REPEATED,
+        "dead_end": longest_dead_end(record) > LONGEST_DEAD_END,
+    }
 
 
 def is_right(scores: AgentScores) -> bool:

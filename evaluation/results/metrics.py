@@ -18,7 +18,7 @@ from typing import Literal, get_args
 
 from trailforge.evaluation.agents import AgentRun
 from trailforge.evaluation.results.failures import asked_at, is_right, read_texts, tag_failures
-from trailforge.protocols.browse import Gold, with_gold
+from trailforge.protocols.browse import Gold, opened_after, with_gold
 from trailforge.rewards import (
     ChoiceChance,
     chance_of_choice,
@@ -156,10 +156,12 @@ def find_supporting(question: Question, run: AgentRun) -> tuple[int | None, ...]
     the same title, it also has to have its id or, if it has the id of none of them, the document's text or facts have
     to stand in what the agent had read before it searched again. A passage without a title, or of a document without
     one, is told by its id alone, which may be that of a part of it (`ID#3`). A passage that was made from documents is
-    all of them.
+    all of them. A page that an agent opened without a search that shows it counts for the search before.
     """
     supporting = order_supporting(question)
     shown = _read_until(run, question.question) if supporting else []
+    pages = gold_pages(question) or ()
+    opened = opened_after(run.browse, pages) if run.browse is not None else [None for _ in supporting]
     return tuple(
         next(
             (
@@ -172,9 +174,9 @@ def find_supporting(question: Question, run: AgentRun) -> tuple[int | None, ...]
                     )
                 )
             ),
-            None,
+            after,
         )
-        for document in supporting
+        for document, after in zip(supporting, opened, strict=True)
     )
 
 

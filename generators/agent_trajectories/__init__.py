@@ -55,7 +55,7 @@ DATASET = DataSet(
     beside={"plots": r"funnel\.png"},
     about="Turn questions into verified episodes of any agent over any back end, with SFT rows and pairs.",
     own_options={
-        "agent": RunOption(help="A protocol, or single_shot, search_o1, graph_search. Default: the preset's."),
+        "agent": RunOption(help="A protocol, or single_shot, search_o1, graph_search, browse. Default: the preset's."),
         **SEARCHED,
         "kg": RunOption(help="Knowledge graph (from `kg build`), for agents that search one.", takes=Path),
         "kg_filter": KG_FILTER,
@@ -65,6 +65,7 @@ DATASET = DataSet(
     examples=(
         "agent-trajectories --questions musique_train.jsonl.gz --scope question --out out/agents",
         f"agent-trajectories --questions train.jsonl.gz --documents indexes/wiki --agent {REACT.name} --out out/agents",
+        "agent-trajectories --preset browse --questions worlds/long/questions.jsonl --documents indexes/long …",
         "agent-trajectories --preset demo --questions sample_data/musique_style_questions.jsonl …",
     ),
 )

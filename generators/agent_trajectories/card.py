@@ -25,7 +25,8 @@ from trailforge.pipelines.cards import (
     write_card,
 )
 from trailforge.pipelines.runs import Settings, run_configuration
-from trailforge.schemas import AgentTrajectory, ContrastivePair, Manifest, RejectedRow
+from trailforge.protocols.browse import longest_dead_end
+from trailforge.schemas import AgentTrajectory, BrowseRecord, ContrastivePair, Manifest, RejectedRow
 
 _TABLES = (NAME, "sft", "pairs", "rejected")
 _LIMITS = (
@@ -63,7 +64,9 @@ def _summary(
 ) -> str:
     generator = config.generator
     means = ""
-    if rows:
+    if rows and generator.browses:
+        means = describe_calls([row.episode.browse for row in rows if row.episode.browse is not None])
+    elif rows:
         searches = fmean(len(row.episode.searches) for row in rows)
         means = f"; per episode {searches:.2f} searches, ~{fmean(row.token_estimate for row in rows):,.0f} tokens"
         short_of = [len(row.episode.searches) < row.num_hops for row in rows if row.num_hops]
@@ -90,6 +93,11 @@ def describe_tables(generator: AgentGeneratorConfig, *, has_rows: bool, has_pair
     lines = []
     if not (generator.sft_protocol or generator.sft_calls):
         lines.append("There are no SFT rows: the agent is sent raw text that it goes on with, and no turns of a chat.")
+    elif has_rows and generator.browses:
+        lines.append(
+            "`sft` has a row for each window of an episode, what the model was shown and wrote, with the loss on its "
+            "new turns; `native` holds the turns with their calls as a server was sent them, and the tools."
+        )
     elif has_rows and generator.sft_protocol:
         lines.append(f"`sft` has them as conversations of the protocol `{generator.sft_protocol}`.")
     elif has_rows:
@@ -109,6 +117,22 @@ def describe_tables(generator: AgentGeneratorConfig, *, has_rows: bool, has_pair
             "for what it had not read."
         )
     return lines
+
+
+def describe_calls(records: Sequence[BrowseRecord]) -> str:
+    """Return the figures of long episodes in a clause: calls by tool, dead ends, and the pages behind the answers."""
+    each = [record.figures for record in records]
+    tools = ", ".join(
+        f"{fmean(getattr(one, name) for one in each):.1f} {name}" for name in ("searches", "opens", "finds")
+    )
+    calls = sorted(one.calls for one in each)
+    told = f"; per episode {fmean(calls):.1f} calls ({tools}), {calls[0]} to {calls[-1]}"
+    told += f"; longest dead end {max(map(longest_dead_end, records))} calls"
+    known = [one for one in each if one.gold_pages]
+    for name in ("found", "opened", "cited") if known else ():
+        share = fmean((getattr(one, f"gold_{name}") or 0) / (one.gold_pages or 1) for one in known)
+        told += f"; {share:.0%} of the pages behind the answers {name}"
+    return told
 
 
 def _kept_for(config: AgentRunConfig) -> str:

@@ -23,9 +23,10 @@ from trailforge.generators.agent_trajectories.filters import (
     answer_leaked,
     judge_episode,
 )
+from trailforge.generators.agent_trajectories.long_episodes import rank_calls, share_calls
 from trailforge.generators.pairs import best_pair, common_prefix, distinct_pairs, make_pair
 from trailforge.pipelines import Chosen
-from trailforge.protocols import make_truth, read_transcript
+from trailforge.protocols import PROTOCOLS, make_truth, read_transcript
 from trailforge.rewards import is_near_miss, is_never_quoted
 from trailforge.rewards.episode import is_stated, knows_that_unknown
 from trailforge.schemas import AgentTrajectory, ContrastivePair, GroundTruth, Verdict
@@ -81,6 +82,8 @@ def _rank(row: AgentTrajectory) -> tuple[float, ...]:
     """Best first: nothing unread in a query, nothing guessed or remembered in a thought, then what its way tells
     (`ways.ranking`). Behind what that finds grave count the gold answer's own form, and each hop found by a search of
     its own; its words count last. What was retrieved is no matter."""
+    if row.episode.browse is not None:
+        return rank_calls(row)
     scores, hops, way = row.episode.scores, find_hops(row), rank_way(way_of(row))
     shared = len(hops) - len(set(hops))
     own = [message.content for message in row.episode.messages if message.role == "assistant"]
@@ -102,7 +105,9 @@ def _rank(row: AgentTrajectory) -> tuple[float, ...]:
 
 def is_same_route(one: AgentTrajectory, other: AgentTrajectory) -> bool:
     """Tell whether two episodes ask alike, or ask about the same names in any words, or read mostly the same
-    documents."""
+    documents; of agents that open pages, whether they make mostly the same calls."""
+    if one.episode.browse is not None and other.episode.browse is not None:
+        return share_calls(one, other) > _MOST_SHARED
     if set(requests_of(one.episode.searches)) & set(requests_of(other.episode.searches)):
         return True
     if ask_about_the_same(way_of(one), way_of(other)):
@@ -121,10 +126,13 @@ def preference_pairs(good: Sequence[AgentTrajectory], rejected: Sequence[Rejecte
     worse one is used once, and none that is the same from there on as one that was taken. No pair prefers what the
     reward of the protocol ranks lower.
 
+    Episodes of agents that open pages make no pairs: a pair of a hundred calls does not tell which of them was bad.
+
     "Unknown" is the better one beside a wrong answer where no episode is taken and neither has read an answer; it is
     never the worse one where what was read states none.
     """
     pairs: list[ContrastivePair] = []
+    rejected = [each for each in rejected if each[0].episode.browse is None]
     wrong = {row.uid for row, _ in rejected if is_plainly_wrong(row)}
     unknown = [row for row, verdict in rejected if verdict.reason == WRONG and _is_unknown(row)]
     for row, verdict in rejected:
@@ -179,7 +187,7 @@ def is_well_searched(row: AgentTrajectory) -> bool:
     no text has to state that, as with yes and no, the documents have to be known.
     """
     failed = {each.name for each in row.filters if not each.passed}
-    if not row.sft_protocol or WRONG not in failed or failed - _OF_ANSWER:
+    if row.sft_protocol not in PROTOCOLS or WRONG not in failed or failed - _OF_ANSWER:
         return False
     if is_never_quoted(row.golds[0]):
         return bool(find_hops(row))

@@ -19,6 +19,7 @@ from trailforge.inference.judge import JudgeOptions
 from trailforge.pipelines.engine import sha256_of
 from trailforge.pipelines.runs import OutputConfig, RunConfig, RunInputs
 from trailforge.protocols import PROTOCOLS, SEARCH_R1
+from trailforge.protocols.browse import BROWSE
 from trailforge.protocols.result_filters import DocumentFilter, KgFilter
 from trailforge.retrieval import WEB, RetrievalConfig, with_hash
 from trailforge.retrieval.kg import MANIFEST, KgStore, KgToolConfig
@@ -91,9 +92,8 @@ class AgentGeneratorConfig:
             raise InvalidInput("must be 0 or more", field="memory.draws")
         if self.draws > 1 and self.temperature <= 0:
             raise InvalidInput(f"{self.draws} draws at {self.temperature:g} are one draw", field="temperature")
-        if self.declared.protocol not in ("", *PROTOCOLS):
-            mend = f"draw its episodes with `trailforge evaluate --agent {self.agent}`, and `trailforge export` them"
-            raise InvalidInput(f"does not take an agent with several tools yet; {mend}", field="agent")
+        if self.browses and self.style != "chat":
+            raise InvalidInput(f"{self.agent} talks in turns of a chat", field="style")
         if self._is_published:
             published_grammar(self.agent)
 
@@ -119,6 +119,11 @@ class AgentGeneratorConfig:
             raise InvalidInput(problem, field=f"settings.{error.field}") from None
 
     @property
+    def browses(self) -> bool:
+        """Whether the agent opens pages, over up to hundreds of calls."""
+        return self.declared.protocol == BROWSE
+
+    @property
     def sft_protocol(self) -> str:
         """Protocol of the SFT rows, or empty where they are in none; see `AgentTrajectory.sft_protocol`.
 
@@ -131,8 +136,9 @@ class AgentGeneratorConfig:
     def sft_calls(self) -> bool:
         """Whether each call becomes an SFT row; see `AgentTrajectory.sft_calls`. It is False for an agent that goes on
         with one text: chat templates of trainers would part it into turns that were not sent."""
-        in_turns = self.numbers.chat if self.declared.protocol else self.style == "chat"
-        return not self.sft_protocol and in_turns
+        if self.sft_protocol:
+            return False
+        return self.numbers.chat if self.declared.protocol else self.style == "chat"
 
     @property
     def agent_config(self) -> str:
@@ -154,6 +160,8 @@ class AgentGeneratorConfig:
         if self._is_published:
             grammar = published_grammar(self.agent)
             return [grammar.system_prompt, grammar.user, grammar.segment, grammar.result_form]
+        if self.declared.words:
+            return [self.declared.words]
         if self.declared.protocol:
             grammar = PROTOCOLS[self.declared.protocol]
             return [grammar.system_prompt, grammar.user_suffix]
@@ -179,6 +187,8 @@ class AgentRunConfig(RunConfig):
         """Settings that decide the rows; graph and corpus count by their content, not by their place."""
         content = RunConfig.deciding(self) | {"retrieval": self.retrieval.deciding()}
         del content["kg"]
+        if not self.generator.browses:
+            content["filters"] = {name: value for name, value in content["filters"].items() if name != "long"}
         return content
 
     @property
@@ -260,6 +270,9 @@ def configure(config: AgentRunConfig, inputs: RunInputs) -> AgentRunConfig:
     kg_filter = filter_given(config.generator.kg_filter, inputs.options)
     config = replace(config, generator=replace(config.generator, kg_filter=kg_filter))
     retrieval = search_given(config.retrieval, inputs.options)
+    if config.generator.browses and retrieval.kind == WEB:
+        mend = "start `trailforge serve-search --web`, and give its URL"
+        raise InvalidInput(f"pages of the web are opened by a server: {mend}", field="--retrieval")
     if config.generator.declared.searches == "plan" and not (retrieval.searches_paragraphs or retrieval.kind == WEB):
         name = config.generator.agent
         raise InvalidInput(f"{name} runs plans, over a question's own paragraphs (--scope question) or the web")

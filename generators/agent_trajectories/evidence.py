@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from trailforge.evaluation.results import asked_at, read_texts
 from trailforge.filters import SoughtFact, answering_facts, names_of_answer, supports
 from trailforge.filters.facts import unsettled_facts
-from trailforge.filters.guesses import find_admission, find_unread_name
+from trailforge.filters.guesses import count_remembering, find_admission, find_unread_name, is_unstated
 from trailforge.filters.ways import AskedSearch, Way, names_relation
 from trailforge.mcts import references, resolve
 from trailforge.protocols import PROTOCOLS
+from trailforge.protocols.browse import cited_results
 from trailforge.rewards import is_never_quoted, mentions, normalize_answer, states
 from trailforge.schemas import AgentSearch, AgentTrajectory, Message, Passage
 
@@ -78,7 +79,8 @@ def _unread_queries(row: AgentTrajectory) -> Iterator[tuple[int, str]]:
 def given_by_message(row: AgentTrajectory) -> list[list[Passage]]:
     """Return what each message gives to the agent: passages and triples of a result, or else its text."""
     found: dict[int, list[Passage]] = {}
-    for place, passages in zip(asked_at(row.episode), _read_by_search(row), strict=True):
+    asked = [] if row.episode.browse is not None else zip(asked_at(row.episode), _read_by_search(row), strict=True)
+    for place, passages in asked:
         if place is not None and passages:
             found.setdefault(place + 1, []).extend(passages)
     texts = (text_given(message, row) for message in row.episode.messages)
@@ -89,10 +91,11 @@ def find_hops(row: AgentTrajectory) -> tuple[int | None, ...]:
     """Return for each hop the 0-based search that first brought what it needs; None: none did.
 
     That is its supporting document, or another passage that says its answer and a word of what it is asked of. Where
-    not each hop has a document of its own, the supporting documents alone, as the episode's scores have them.
+    not each hop has a document of its own, and for agents that open pages, the supporting documents alone, as the
+    episode's scores have them.
     """
     found_at = row.episode.scores.found_at
-    if not found_at or len(found_at) != len(row.gold_hops):
+    if not found_at or len(found_at) != len(row.gold_hops) or row.episode.browse is not None:
         return found_at
     read, answers = _read_by_search(row), {n: hop.answer for n, hop in enumerate(row.gold_hops, start=1)}
     places: list[int | None] = []
@@ -140,13 +143,20 @@ def way_of(row: AgentTrajectory) -> Way:
 
 def _thought_of(message: Message, row: AgentTrajectory, query: str) -> str:
     """What a turn says beside its query or answer."""
-    turn = PROTOCOLS[row.sft_protocol].read_turn(message) if row.sft_protocol else None
+    grammar = PROTOCOLS.get(row.sft_protocol)
+    turn = grammar.read_turn(message) if grammar is not None else None
     return turn.thought if turn is not None else message.content.replace(query, " ") if query else message.content
 
 
 def read_by(row: AgentTrajectory) -> list[Passage]:
     """Return all passages and triples that the agent was given, each once; where separate calls read for it, what they
-    said."""
+    said; of an agent that opens pages, the results that show what its answer cites."""
+    if row.episode.browse is not None:
+        cited = cited_results(row.episode.browse)
+        return [
+            Passage(id="", title=call.titles[0] if call.tool == "open" else "", text=text, score=0.0)
+            for call, text in cited
+        ]
     found = [passage for passages in _read_by_search(row) for passage in passages]
     if not found:
         found = [
@@ -158,10 +168,21 @@ def read_by(row: AgentTrajectory) -> list[Passage]:
 
 
 def admission_of(row: AgentTrajectory) -> str:
-    """Return the clause in which the last turn says that it guesses (see `filters.guesses`), or an empty text."""
+    """Return the clause in which the last turn says that it guesses (see `filters.guesses`), or an empty text.
+
+    After long research a turn tells of pages that said nothing, too: where a cited part states the answer, that is no
+    admission.
+    """
     messages, names = row.episode.messages, names_of_answer(row.episode.answer, row.golds)
     last = messages[-1].content if messages and messages[-1].role == "assistant" else ""
-    return find_admission(last, names, [text for message in messages if (text := text_given(message, row))])
+    read = [text for message in messages if (text := text_given(message, row))]
+    found = find_admission(last, names, read)
+    record = row.episode.browse
+    if record is not None and is_stated([text for _, text in cited_results(record)], names):
+        while found and found in last and is_unstated(found) and not count_remembering([found]):
+            last = last.replace(found, " ")
+            found = find_admission(last, names, read)
+    return found
 
 
 def lacks_document(row: AgentTrajectory) -> bool:
@@ -197,4 +218,4 @@ def _next_turn(messages: Sequence[Message], place: int) -> int:
 
 
 def _passages_of(result: str, protocol: str) -> list[tuple[str, str]]:
-    return PROTOCOLS[protocol].read_passages(result) if protocol else [("", result)]
+    return PROTOCOLS[protocol].read_passages(result) if protocol in PROTOCOLS else [("", result)]

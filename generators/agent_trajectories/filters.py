@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from trailforge.evaluation.results import read_texts
 from trailforge.filters import count_faults, doubtful_gold, guesses, names_of_answer
@@ -26,6 +26,7 @@ from trailforge.generators.agent_trajectories.evidence import (
     text_given,
     way_of,
 )
+from trailforge.generators.agent_trajectories.long_episodes import LongEpisodeLimits, judge_calls, malformed_turns
 from trailforge.generators.agent_trajectories.rows import weigh_known
 from trailforge.protocols import PROTOCOLS
 from trailforge.rewards import is_near_miss, is_never_quoted, mcts_reward, mentions, normalize_answer
@@ -63,6 +64,8 @@ class AgentFilterConfig:
     """Most tokens of a conversation, as `token_estimate` counts them."""
     most: int = 2
     """Most episodes of a question that are taken after all filters."""
+    long: LongEpisodeLimits = field(default_factory=LongEpisodeLimits)
+    """Limits on the calls of an agent that opens pages. They are no settings of other agents."""
 
     def __post_init__(self) -> None:
         for name in ("min_right_share", "max_known_share"):
@@ -73,9 +76,10 @@ class AgentFilterConfig:
 
 def judge_episode(row: AgentTrajectory, config: AgentFilterConfig) -> list[Verdict]:
     """Return every filter's verdict, the gravest first; none on memory where the model was not asked from memory."""
+    browses = row.episode.browse is not None
     verdicts = [
         unfinished(row),
-        malformed(row),
+        malformed_turns(row, most=config.long.max_slips) if browses else malformed(row),
         doubtful_gold(row.episode.question, row.golds),
         ambiguous_answer(row),
         near_miss(row),
@@ -89,14 +93,17 @@ def judge_episode(row: AgentTrajectory, config: AgentFilterConfig) -> list[Verdi
         other_answers(row),
         answer_leaked(row, bridges=config.bridges),
         speaks_of_data_set(row),
-        repeated_search(row),
-        early_relation(row),
-        *judge_silence(way_of(row)),
+        *(judge_calls(row, config.long) if browses else _judge_searches(row)),
         right_by_chance(row, least=config.min_right_share),
         too_long(row, most=config.max_tokens),
     ]
     memory = row.from_memory
     return [*verdicts, known_from_memory(memory, most=config.max_known_share)] if memory.draws else verdicts
+
+
+def _judge_searches(row: AgentTrajectory) -> list[Verdict]:
+    """Return the verdicts on the searches of an agent of one tool."""
+    return [repeated_search(row), early_relation(row), *judge_silence(way_of(row))]
 
 
 def unfinished(row: AgentTrajectory) -> Verdict:
@@ -111,7 +118,8 @@ def unfinished(row: AgentTrajectory) -> Verdict:
 def malformed(row: AgentTrajectory) -> Verdict:
     """Reject a conversation that breaks its protocol's grammar, or was mended. Score: number of rules broken."""
     messages = row.episode.messages
-    problems = PROTOCOLS[row.sft_protocol].validate(messages, strict=True) if row.sft_protocol else []
+    grammar = PROTOCOLS.get(row.sft_protocol)
+    problems = grammar.validate(messages, strict=True) if grammar is not None else []
     return count_faults("malformed", problems, str)
 
 

@@ -19,11 +19,13 @@ from trailforge.evaluation.agents import (
     AgentRun,
     build_exchange,
 )
-from trailforge.evaluation.results import score_run, tag_failures
+from trailforge.evaluation.results import gold_pages, score_run, tag_failures
 from trailforge.filters import is_title_of_gold
 from trailforge.generators.agent_trajectories.evidence import admission_of, read_by
+from trailforge.generators.agent_trajectories.long_episodes import is_like_messages
 from trailforge.inference.judge import JudgeOptions
 from trailforge.protocols import PROTOCOLS, REACT, find_right_by, make_truth
+from trailforge.protocols.browse import window_rows, with_gold
 from trailforge.rewards import (
     cover_exact_match,
     is_near_miss,
@@ -93,9 +95,17 @@ def made_of(row: AgentTrajectory, question: Question, judge: JudgeOptions | None
     Right is also what a passage that it has read calls the gold answer in its title, and what the judge accepts.
     """
     old = row.episode
-    run = AgentRun(answer=old.answer, stop=old.stop, messages=old.messages, searches=old.searches, calls=old.calls)
+    browse = None if old.browse is None else with_gold(old.browse, gold_pages(question))
+    run = AgentRun(
+        answer=old.answer,
+        stop=old.stop,
+        messages=old.messages,
+        searches=old.searches,
+        calls=old.calls,
+        browse=browse,
+    )
     asked = {"question_id": question.id, "dataset": question.dataset, "question": question.question}
-    episode = replace(old, **asked, golds=question.golds, scores=score_run(question, run))
+    episode = replace(old, **asked, golds=question.golds, scores=score_run(question, run), browse=browse)
     is_titled = is_title_of_gold(old.answer, read_by(replace(row, episode=episode)), question.golds)
     if is_titled or (judge is not None and judge.accepts(old.scores.judge)):
         episode = replace(episode, scores=replace(episode.scores, right=1.0))
@@ -134,6 +144,8 @@ def searches_match(row: AgentTrajectory) -> bool:
     protocol."""
     if not row.sft_protocol:
         return True
+    if row.episode.browse is not None:
+        return is_like_messages(row)
     grammar, episode = PROTOCOLS[row.sft_protocol], row.episode
     turns = [message.content for message in episode.messages if message.role == "assistant"]
     try:
@@ -150,7 +162,9 @@ def searches_match(row: AgentTrajectory) -> bool:
 def sft_rows(row: AgentTrajectory, *, data_source: str) -> list[SftRow]:
     """Return the whole conversation as a row, where it is in a protocol that our trainers know. Of an agent whose calls
     are kept as they were sent its conversation and each call whose reply was used, a row each; none of one that was
-    told off."""
+    told off. Of an agent that opens pages a row for each window."""
+    if (record := row.episode.browse) is not None:
+        return window_rows(_sft_row(row, (), row.uid, data_source), record)
     told_off = (NO_MORE_SEARCHES, SEARCHED_BEFORE, SEARCH_R1_INVALID)
     if row.sft_protocol:
         return [_sft_row(row, row.episode.messages, row.uid, data_source)]
@@ -180,7 +194,7 @@ def used_calls(calls: Sequence[AgentCall]) -> list[AgentCall]:
 def _sft_row(row: AgentTrajectory, messages: Sequence[Message], uid: str, data_source: str) -> SftRow:
     """A row of turns of it: of those that the agent wrote all are learnt."""
     episode, said = row.episode, tuple(ChatMessage(role=m.role, content=m.content) for m in messages)
-    truth = make_truth(row.golds, protocol=row.sft_protocol or REACT.name)
+    truth = make_truth(row.golds, protocol=row.sft_protocol if row.sft_protocol in PROTOCOLS else REACT.name)
     is_titled = is_title_of_gold(episode.answer, read_by(row), row.golds)
     return SftRow(
         uid=uid,
@@ -198,7 +212,7 @@ def _sft_row(row: AgentTrajectory, messages: Sequence[Message], uid: str, data_s
         origin="policy",
         segment_index=0,
         segment_count=1,
-        num_tool_calls=len(episode.searches) if uid == row.uid else 0,
+        num_tool_calls=len(episode.browse.calls if episode.browse else episode.searches) if uid == row.uid else 0,
         num_hops=row.num_hops,
         token_estimate=row.token_estimate if uid == row.uid else count_conversation(said),
         reward=score_by_target(episode.answer, row.golds),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trailforge.evaluation.results import describe_timeline
 from trailforge.pipelines.runs import OpenRun
 from trailforge.pipelines.show import (
     Chips,
@@ -15,12 +16,13 @@ from trailforge.pipelines.show import (
     Show,
     ShownTable,
     StyledText,
+    Tab,
     Tabs,
     Title,
     tab,
 )
 from trailforge.pipelines.show.common import QUESTIONS, SFT, contrast, find_side, head, provenance
-from trailforge.schemas import AgentTrajectory, ContrastivePair
+from trailforge.schemas import AgentTrajectory, BrowseRecord, ContrastivePair
 
 _MEANINGS = {
     "unfinished": "1: it gives an answer",
@@ -39,6 +41,13 @@ _MEANINGS = {
     "answer_leaked": "turns that say the answer before anything it was given does, or a hop's against the rule for it",
     "speaks_of_data_set": "turns that speak of the index or of how the question was made",
     "repeated_search": "searches that ask what was asked before",
+    "unread_pages": "share of the cited pages that it opened or searched for words",
+    "uncited_answer": "results of cited parts that state the answer",
+    "too_few_calls": "calls",
+    "too_many_calls": "calls",
+    "repeated_calls": "calls made again while their results were still shown",
+    "dead_end": "most calls in a row that led nowhere",
+    "unused_pages": "share of the opened pages that no later turn names",
     "right_by_chance": "share of the draws on the question that are right, corrected for chance",
     "too_long": "tokens of the conversation, estimated",
     "known_from_memory": "share of right answers without any search, half right ones by half, corrected for chance",
@@ -49,7 +58,8 @@ _MEANINGS = {
 def agent_trajectory(run: OpenRun, row: AgentTrajectory) -> Parts:
     """Show a row of `agent_trajectories`."""
     pairs = run.table("pairs").matching("good_uid", row.uid) if "pairs" in run.tables else ()
-    tabs = [
+    tabs = [] if row.episode.browse is None else [_calls_of_pages(row.episode.browse)]
+    tabs += [
         tab("Conversation", lambda: [Conversation(row.episode.messages, golds=row.episode.golds)]),
         tab("Searches", lambda: _searches(row)),
         tab("Why it is kept", lambda: _reasons(row)),
@@ -73,10 +83,15 @@ def _head(row: AgentTrajectory) -> Parts:
         StyledText(row.agent),
         StyledText(f"over {row.provenance.retriever}"),
         StyledText(f"{len(episode.searches)} searches for {row.num_hops or 'unknown'} hops"),
+        *([] if episode.browse is None else [StyledText(f"{episode.browse.figures.calls} calls")]),
         StyledText(f"{row.right_draws} of {row.draws} draws right"),
         StyledText(f"~{row.token_estimate:,} tokens", "", "by the rule of this project; a trainer counts otherwise"),
     ]
     return head(episode.question, row.golds[0], row.golds[1:], episode.answer, episode.scores.right >= 1.0, chips)
+
+
+def _calls_of_pages(record: BrowseRecord) -> Tab:
+    return tab(f"Calls ({record.figures.calls})", lambda: describe_timeline(record))
 
 
 def _searches(row: AgentTrajectory) -> Parts:

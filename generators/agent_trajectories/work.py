@@ -40,6 +40,7 @@ from trailforge.protocols.result_filters import ResultFilter
 from trailforge.retrieval import (
     WEB,
     LazyRetriever,
+    PageTools,
     Retrieval,
     Tools,
     local_tools,
@@ -49,6 +50,7 @@ from trailforge.retrieval import (
 )
 from trailforge.retrieval.encoders import Encoder
 from trailforge.retrieval.kg import KgStore, KgTool
+from trailforge.retrieval.pages import open_pages, pages_of
 from trailforge.rewards import normalize_answer, read_short_answer
 from trailforge.schemas import (
     AgentCosts,
@@ -77,6 +79,8 @@ class AgentContext(RunContext):
 
     config: AgentRunConfig
     retrieval: Retrieval
+    pages: PageTools | None = None
+    """Pages of one corpus for all questions, for an agent that opens them."""
     kg: KgTool | None = None
     encoder: Encoder | None = None
     """Sentence encoder for plans that search a question's own paragraphs."""
@@ -85,12 +89,18 @@ class AgentContext(RunContext):
 def open_context(work: ModelWork, client: ModelClient) -> AgentContext:
     """Open what all questions of a run share. Raises when the index or the graph is not there."""
     config: AgentRunConfig = work.config
-    retrieval = open_retrieval(config.retrieval)
+    pages: PageTools | None = None
+    if config.generator.browses and not config.retrieval.searches_paragraphs:
+        opened = open_pages(None, config.retrieval)
+        retrieval, pages = opened.retrieval, opened.tools
+    else:
+        retrieval = open_retrieval(config.retrieval)
     plans_here = config.generator.declared.searches == _PLAN and config.retrieval.searches_paragraphs
     return AgentContext(
         **work.shared(client),
         config=config,
         retrieval=retrieval,
+        pages=pages,
         kg=KgTool(KgStore.open(Path(config.kg)), config.generator.graph) if config.kg else None,
         encoder=open_encoder(config.retrieval, backend_of(retrieval)) if plans_here else None,
     )
@@ -331,12 +341,12 @@ class _Work:
             model=config.model.name,
             seed=config.seed,
         )
-        timeless = replace(run, searches=tuple(replace(search, seconds=0.0) for search in run.searches), shown=())
+        timeless = without_time(run)
         costs = AgentCosts(
             calls=usage.calls,
             prompt_tokens=usage.prompt_tokens,
             completion_tokens=usage.completion_tokens,
-            context_tokens=sum(search.context_tokens for search in run.searches),
+            context_tokens=run.context_tokens,
             seconds=0.0,
         )
         return AgentTrajectory(
@@ -367,6 +377,15 @@ class _Work:
         return self.context.asker(meter, style, priority=priority)
 
 
+def without_time(run: AgentRun) -> AgentRun:
+    """Return a run as a row keeps it: without what depends on a clock, and without texts that its messages hold."""
+    searches = tuple(replace(search, seconds=0.0) for search in run.searches)
+    browse = run.browse
+    if browse is not None:
+        browse = replace(browse, calls=tuple(replace(call, seconds=0.0) for call in browse.calls))
+    return replace(run, searches=searches, browse=browse, shown=())
+
+
 def _environment(question: Question, context: AgentContext) -> Environment:
     """What the draws on a question search; documents are opened by the first search."""
     config, generator = context.config, context.config.generator
@@ -378,8 +397,11 @@ def _environment(question: Question, context: AgentContext) -> Environment:
         seed=config.seed,
         max_tokens=generator.filter_max_tokens,
     )
+    documents = LazyRetriever(lambda: context.retrieval.for_question(question))
+    own = context.pages or (pages_of(documents, question.paragraphs) if generator.browses else None)
     return Environment(
-        documents=LazyRetriever(lambda: context.retrieval.for_question(question)),
+        documents=documents,
+        pages=own,
         kg=context.kg,
         filters=filters,
         plan_tools=_plan_tools(question, context) if generator.declared.searches == _PLAN else None,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trailforge.retrieval.pages.cutting import place_of as place_of
     from trailforge.retrieval.pages.text import PART_WORDS as PART_WORDS
     from trailforge.retrieval.pages.text import OpenedPage as OpenedPage
+    from trailforge.retrieval.pages.tools import open_pages as open_pages
     from trailforge.retrieval.pages.tools import pages_of as pages_of
 else:
     __getattr__, __dir__ = lazy_names(__name__)

@@ -19,6 +19,8 @@ ANSWER = "Oslo"
 _HIT = re.compile(r"1\. \[(p\d+)\] (Stop \d+)")
 _NEXT = re.compile(r"goes on to (Stop \d+)")
 _END = re.compile(r"The road ends in (\w+)")
+_START = re.compile(r"the road from Stop (\d+)")
+_MEMORY = "from what you know"
 _SUMMARY = "write now. Call no tool"
 
 
@@ -67,6 +69,12 @@ class Road:
         return int(page[1:])
 
 
+def first_stop(prompt: str) -> int:
+    """The stop that the question begins at."""
+    found = _START.search(prompt)
+    return int(found[1]) if found else 1
+
+
 def next_turn(prompt: str) -> BrowseTurn | str:
     """What the agent does next; a text where it is asked for a summary."""
     ends = {kind: list(pattern.finditer(prompt)) for kind, pattern in (("hit", _HIT), ("next", _NEXT), ("end", _END))}
@@ -77,7 +85,7 @@ def next_turn(prompt: str) -> BrowseTurn | str:
         last = ends["next"][-1][1] if ends["next"] else "Stop 1"
         return f"I follow the road; it goes on to {last}."
     if found is None:
-        return BrowseTurn(thought="I begin.", calls=(SearchAction(query="Stop 1"),))
+        return BrowseTurn(thought="I begin.", calls=(SearchAction(query=f"Stop {first_stop(prompt)}"),))
     if kind == "end":
         page = ends["hit"][-1][1]
         answer = AnswerAction(text=found[1])
@@ -98,10 +106,11 @@ def opening_turn(prompt: str) -> BrowseTurn | str:
         page = re.findall(r"\[(p\d+)\]", prompt)[-1]
         return BrowseTurn(thought=f"It ends there [{page}, part 1].", answer=AnswerAction(text=end[1]))
     if "[p0" not in prompt:
-        return BrowseTurn(thought="I begin.", calls=(SearchAction(query="Stop 1"),))
+        return BrowseTurn(thought="I begin.", calls=(SearchAction(query=f"Stop {first_stop(prompt)}"),))
     stops = [int(stop) for _, stop in re.findall(r"(goes on to) Stop (\d+)", prompt)]
-    page = f"p{stops[-1] if stops else 1:03d}"
-    return BrowseTurn(thought=f"On to {page}.", calls=(OpenAction(page=page),))
+    stop = stops[-1] if stops else first_stop(prompt)
+    page = f"p{stop:03d}"
+    return BrowseTurn(thought=f"Stop {stop - 1} names the next: on to {page}.", calls=(OpenAction(page=page),))
 
 
 class Model:
@@ -114,7 +123,7 @@ class Model:
     def __call__(self, prompt: str, seed: int) -> BrowseTurn | str:
         """The next turn."""
         del seed
-        return self._next(prompt)
+        return "unknown" if _MEMORY in prompt else self._next(prompt)
 
 
 def message_of(turn: BrowseTurn, body: dict[str, Any]) -> dict[str, Any]:

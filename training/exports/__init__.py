@@ -16,7 +16,7 @@ from trailforge.protocols import PROTOCOLS, REACT
 from trailforge.schemas import InvalidInput
 from trailforge.training.config import TrainPreset, load_train_preset
 from trailforge.training.exports import messages, slime, trl, verl
-from trailforge.training.exports.common import Export, Progress
+from trailforge.training.exports.common import Export, Progress, has_native
 from trailforge.training.exports.episodes import export_episodes
 from trailforge.training.frames import CHATML, Frame, frame_of
 from trailforge.training.sets.files import SPLITS, TrainingSet, open_set
@@ -38,6 +38,7 @@ TRAINERS: Mapping[str, Callable[[Export], str]] = MappingProxyType(
         "openrlhf": messages.write_openrlhf,
         "slime": slime.write,
         "sharegpt": messages.write_sharegpt,
+        "openai": messages.write_openai,
     }
 )
 """For each trainer, by name, the function that writes its format and returns the README."""
@@ -61,13 +62,21 @@ def export(
         raise InvalidInput(f"no trainer {to!r}; there are {', '.join(TRAINERS)}")
     training_set = open_set(folder)
     _check_masks(training_set, to)
-    frame = _frame_of(base_model, to) if base_model else CHATML
+    is_native = has_native(training_set)
+    if is_native and to not in _NATIVE:
+        raise InvalidInput(
+            f"the set has native tool calls, which {to} does not take from here; take --to {', '.join(_NATIVE)}, or "
+            "make it with `training-set --writings tags`",
+            file=folder,
+        )
+    frame = _frame_of(base_model, to) if base_model and not is_native else CHATML
     with new_folder(out) as temporary:
         made = Export(
             training_set=training_set,
             folder=temporary,
             preset=preset_for(training_set),
             tell=progress or (lambda what, done, total: None),
+            is_native=is_native,
             base_model=base_model or "",
             frame=frame,
         )
@@ -77,6 +86,8 @@ def export(
     return made.rows
 
 
+_NATIVE = ("trl", "openai", "sharegpt")
+"""Trainers that take native tool calls."""
 _CHATML_ALONE = {
     "openrlhf": "its agent is given prompts as text, which are read in ChatML",
     "slime": "its masks of whole conversations are for ChatML (`--loss-mask-type`)",

@@ -24,9 +24,9 @@ from trailforge.training.sets.files import SPLITS, TABLES, TrainingSet
 
 Progress = Callable[[str, int, int], None]
 Row = dict[str, Any]
-Make = Callable[[Any, str, int], Row | None]
-"""Makes the columns of a row from the row, its split and its position; None for a row that the trainer must not
-learn.
+Make = Callable[[Any, str, int], Row | Sequence[Row] | None]
+"""Makes the columns of a row, or of several, from the row, its split and its position; None for a row that the trainer
+must not learn.
 """
 
 TEMPLATE = "chat_template.jinja"
@@ -64,6 +64,8 @@ class Export:
     folder: Path
     preset: TrainPreset
     tell: Progress
+    is_native: bool = False
+    """Whether conversations have native tool calls."""
     base_model: str = ""
     """The model whose marks stand around the turns; empty: none is named, and the marks are ChatML's."""
     frame: Frame = CHATML
@@ -101,7 +103,8 @@ class Export:
         total = self.training_set.row_count(table, split)
         read = 0
         for batch in self.training_set.batches(table, split, TABLES[table]):
-            made = [(row, columns) for at, row in enumerate(batch, read) if (columns := make(row, split, at))]
+            found = ((row, make(row, split, at)) for at, row in enumerate(batch, read))
+            made = [(row, each) for row, columns in found for each in _each(columns)]
             read += len(batch)
             if made:
                 yield [columns for _, columns in made]
@@ -123,6 +126,17 @@ class Export:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
+
+
+def _each(made: Row | Sequence[Row] | None) -> Sequence[Row]:
+    return [made] if isinstance(made, dict) else made or ()
+
+
+def has_native(training_set: TrainingSet) -> bool:
+    """Say whether a conversation of a training set has native tool calls."""
+    paths = [path for split in SPLITS for path in training_set.files("sft", split)]
+    tables = (pq.read_table(path, columns=["native"])["native"] for path in paths)
+    return any(column.null_count < len(column) for column in tables)
 
 
 def learnt(row: SftRow) -> list[tuple[ChatMessage, bool]]:

@@ -9,23 +9,19 @@ Each row holds what the model was sent and what it wrote, in the writing of its 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from trailforge.evaluation import read_episodes
 from trailforge.evaluation.results import is_right
 from trailforge.pipelines.engine import new_folder
-from trailforge.protocols.browse import BROWSE, windows_of, writing_of
+from trailforge.protocols.browse import BROWSE, window_rows
 from trailforge.schemas import (
     AgentEpisode,
-    ChatMessage,
     InvalidInput,
-    NativeConversation,
-    NativeMessage,
     Provenance,
     SftRow,
     TrajectoryReward,
-    estimate_tokens,
 )
 from trailforge.training.exports import messages, trl
 from trailforge.training.exports.common import Row
@@ -35,25 +31,19 @@ FILE = "sft/train.jsonl"
 
 def sft_rows(episode: AgentEpisode) -> list[SftRow]:
     """Return a row for each window of an episode; none where it is of an agent of one tool."""
-    record = episode.browse
-    if record is None:
-        return []
-    windows = windows_of(record, writing_of(record.writing).mark)
-    return [_row(episode, turns, train, number, len(windows)) for number, (turns, train) in enumerate(windows)]
+    return [] if episode.browse is None else window_rows(_row(episode), episode.browse)
 
 
-def _row(
-    episode: AgentEpisode, turns: Sequence[NativeMessage], train: Sequence[bool], number: int, count: int
-) -> SftRow:
+def _row(episode: AgentEpisode) -> SftRow:
+    """What the rows of an episode have in common."""
     record, scores = episode.browse, episode.scores
     assert record is not None
-    native = NativeConversation(tools=record.tools, messages=tuple(turns)) if record.writing == "native" else None
     return SftRow(
-        uid=f"{episode.uid}-{number}",
+        uid=episode.uid,
         trajectory_uid=episode.uid,
         data_source=episode.dataset,
-        messages=tuple(ChatMessage(role=each.role, content=each.content) for each in turns),
-        train=tuple(train),
+        messages=(),
+        train=(),
         protocol=episode.protocol,
         question_id=episode.question_id,
         question=episode.question,
@@ -62,11 +52,11 @@ def _row(
         trajectory_kind="correct",
         reflection_error=None,
         origin="policy",
-        segment_index=number,
-        segment_count=count,
+        segment_index=0,
+        segment_count=1,
         num_tool_calls=record.figures.calls,
         num_hops=len(scores.found_at),
-        token_estimate=sum(estimate_tokens(text) for each in turns for text in (each.content, each.reasoning)),
+        token_estimate=0,
         reward=TrajectoryReward(
             total=scores.right, exact_match=scores.exact_match, f1=scores.f1, cover_exact_match=scores.contain_em
         ),
@@ -79,7 +69,6 @@ def _row(
             call_keys=(),
             retriever=episode.backend,
         ),
-        native=native,
     )
 
 

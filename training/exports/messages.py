@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import yaml
 
-from trailforge.schemas import PreferenceRow, RlRow, SftRow
+from trailforge.schemas import PreferenceRow, RlRow, SftRow, ToolCall, parse_json
 from trailforge.training.adapters.search_episodes import SETTINGS
 from trailforge.training.exports.common import (
     MESSAGES,
@@ -102,15 +103,28 @@ def openai_row(row: SftRow) -> Row:
         each | ({"weight": int(train)} if each["role"] == "assistant" else {})
         for each, train in zip(sent_turns(row), row.train, strict=True)
     ]
-    return {"messages": messages} | offered_tools(row)
+    return {"messages": messages[: len(learnt(row))]} | offered_tools(row)
+
+
+def write_openai(export: Export) -> str:
+    """Write conversations in OpenAI's form; return the README."""
+    export.json_lines("sft", lambda row, split, number: openai_row(row))
+    return readme("JSON Lines in OpenAI's form", export, {"Masks": _WEIGHTS})
+
+
+_WEIGHTS = """`weight` is 0 at turns of the agent without loss. `reasoning_content` is the thought of a turn, as
+servers of reasoning models give and take it; OpenAI's own fine-tuning knows no such field."""
 
 
 def write_sharegpt(export: Export) -> str:
     """Write conversations and pairs, with the description by which LLaMA-Factory reads them; return the README."""
-    export.json_lines("sft", _conversation)
+    export.json_lines("sft", _called_or_said if export.is_native else _conversation)
     export.json_lines("pairs", _ranked)
-    sections = {"Masks": _MASKS}
-    export.text("dataset_info.json", json.dumps({_named(name): _entry(name) for name in export.rows}, indent=1))
+    sections = {"Masks": _CALLED_MASKS if export.is_native else _MASKS}
+    export.text(
+        "dataset_info.json",
+        json.dumps({_named(name): _entry(name, is_native=export.is_native) for name in export.rows}, indent=1),
+    )
     if has(export, "pairs"):
         sections["Training on pairs"] = "`--stage dpo` with `--dataset trailforge_pairs_train`."
     if has(export, "sft"):
@@ -132,14 +146,24 @@ _MASKS = """`gpt` turns are trained, `human` turns are not. What a search brough
 role `observation` would put tags around it a second time. Use the template `qwen` (ChatML)."""
 
 
+_CALLED_MASKS = """`gpt` and `function_call` turns are trained, `human` and `observation` turns are not. No mark is
+there for a turn of the agent without loss: conversations with one, as windows after the first, are not here: take
+`--to trl --base-model MODEL`, or `trailforge train sft`. Choose the model's own template (as `qwen3`), which writes
+`tools` and calls."""
+
+
 def _named(file: str) -> str:
     table, _, split = file.removesuffix(".jsonl").partition("/")
     return f"trailforge_{split}" if table == "sft" else f"trailforge_{table}_{split}"
 
 
-def _entry(file: str) -> dict[str, object]:
+def _entry(file: str, *, is_native: bool) -> dict[str, object]:
     """How LLaMA-Factory reads a file."""
     entry: dict[str, object] = {"file_name": file, **_COLUMNS}
+    if is_native and file.startswith("sft/"):
+        tags = {**_COLUMNS["tags"], "observation_tag": "observation", "function_tag": "function_call"}  # type: ignore[dict-item]
+        columns = {"messages": "conversations", "system": "system", "tools": "tools"}
+        entry |= {"columns": columns, "tags": tags}
     if file.startswith("pairs/"):
         ends = {name: name for name in ("chosen", "rejected")}
         entry |= {"ranking": True, "columns": {"messages": "conversations", "system": "system", **ends}}
@@ -160,6 +184,49 @@ def _ranked(row: PreferenceRow, split: str, number: int) -> Row | None:
         "question": row.question,
         "ends_here": made["ends_here"],
     }
+
+
+def _called_or_said(row: SftRow, split: str, number: int) -> Row | None:
+    """Of a set in which some conversations have native calls; None where a turn of the agent has no loss."""
+    if any(each.role == "assistant" and not train for each, train in learnt(row)):
+        return None
+    return _called(row) if row.native is not None else _conversation(row, split, number) | {"tools": ""}
+
+
+def _called(row: SftRow) -> Row:
+    """A conversation with native calls: `function_call` turns hold the calls as a JSON list behind their thought, and
+    `observation` turns the results of one turn. It ends behind the last turn with a loss.
+    """
+    assert row.native is not None
+    system, conversation = "", list[dict[str, str]]()
+    for message in row.native.messages[: len(learnt(row))]:
+        thought = f"<think>\n{message.reasoning}\n</think>\n\n" if message.reasoning else ""
+        if message.role == "system":
+            system = message.content
+        elif message.role == "tool" and conversation[-1]["from"] == "observation":
+            conversation[-1]["value"] += f"\n{message.content}"
+        elif message.role == "assistant" and message.tool_calls:
+            calls = [{"name": each.name, "arguments": _arguments(each)} for each in message.tool_calls]
+            said = f"{message.content}\n" if message.content else ""
+            value = f"{thought}{said}{json.dumps(calls, ensure_ascii=False)}"
+            conversation.append({"from": "function_call", "value": value})
+        else:
+            speaker = {"assistant": "gpt", "tool": "observation"}.get(message.role, "human")
+            conversation.append({"from": speaker, "value": f"{thought}{message.content}"})
+    return {
+        "conversations": conversation,
+        "system": system,
+        "tools": json.dumps([each["function"] for each in json.loads(row.native.tools)], ensure_ascii=False),
+        "uid": row.uid,
+        "question": row.question,
+    }
+
+
+def _arguments(call: ToolCall) -> Any:
+    try:
+        return parse_json(call.arguments)
+    except ValueError:
+        return call.arguments
 
 
 def _conversation(row: SftRow, split: str, number: int) -> Row:

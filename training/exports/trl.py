@@ -7,9 +7,10 @@ from __future__ import annotations
 import pyarrow as pa
 import yaml
 
+from trailforge.evaluation.agents import load_tokenizer
 from trailforge.launching import ACCELERATE, LaunchConfig, accelerate_config
 from trailforge.protocols import PROTOCOLS
-from trailforge.schemas import RlRow, SftRow
+from trailforge.schemas import InvalidInput, RlRow, SftRow
 from trailforge.training.config import DpoConfig, TrainPreset, load_train_preset
 from trailforge.training.exports.common import (
     BOOL,
@@ -20,6 +21,7 @@ from trailforge.training.exports.common import (
     STR,
     TEMPLATE,
     Export,
+    Make,
     Row,
     fence,
     has,
@@ -33,6 +35,7 @@ from trailforge.training.exports.common import (
     template_note,
     truth_json,
 )
+from trailforge.training.native import conversation_of, native_tokens
 
 _TURNS = pa.list_(pa.struct([("role", STR), ("content", STR), ("train", BOOL)]))
 SFT = schema([("messages", _TURNS), ("uid", STR), ("question", STR), ("data_source", STR), ("protocol", STR)])
@@ -58,12 +61,17 @@ _GPUS = 8
 
 def write(export: Export) -> str:
     """Write the files; return the README."""
-    export.parquet("sft", SFT, _sft)
+    if export.is_native:
+        export.json_lines("sft", _native(export))
+    else:
+        export.parquet("sft", SFT, _sft)
+        export.template()
     export.parquet("rl", RL, _rl)
     export.parquet("pairs", PAIRS, pair_row)
-    export.template()
     sections = {}
-    if has(export, "sft"):
+    if export.is_native:
+        sections["Supervised training"] = _TOKENS_TEXT if export.base_model else _CALLS_TEXT
+    elif has(export, "sft"):
         export.text("sft.yaml", _yaml(_sft_settings(export)))
         export.text(ACCELERATE, _yaml(accelerate_config(LaunchConfig(devices_per_node=_GPUS))))
         command = fence(f"accelerate launch --config_file {ACCELERATE} -m trl.scripts.sft --config sft.yaml")
@@ -83,7 +91,39 @@ def write(export: Export) -> str:
             "protocols are trained together; `protocol` tells them apart."
         )
         export.text(ACCELERATE, _yaml(accelerate_config(LaunchConfig(devices_per_node=_GPUS))))
-    return readme("For TRL", export, sections | {"Masks and template": template_note(export)})
+    if not export.is_native:
+        sections["Masks and template"] = template_note(export)
+    return readme("For TRL", export, sections)
+
+
+def _native(export: Export) -> Make:
+    """Makes the rows of a set with native calls: tokens where the model is known, else messages with tools."""
+    if not export.base_model:
+        return lambda row, split, number: windowed_row(row)
+    tokenizer = load_tokenizer(export.base_model)
+    if tokenizer.chat_template is None:
+        raise InvalidInput(f"{export.base_model} has no chat template, which writes calls", field="base_model")
+
+    def make(row: SftRow, split: str, number: int) -> list[Row]:
+        try:
+            made = native_tokens(tokenizer, conversation_of(row), row.train)
+        except InvalidInput as error:
+            raise InvalidInput(f"{row.uid}: {error.problem}", field=error.field) from error
+        return [{"input_ids": each.input_ids, "labels": each.labels, "uid": row.uid} for each in made]
+
+    return make
+
+
+_TOKENS_TEXT = """`sft/train.jsonl` has tokens (`input_ids`, `labels`) in the model's own chat template, which TRL's
+`SFTTrainer` takes as they are: each turn stands behind the tokens that a server reads before it, and has its loss in
+one row. Leave `assistant_only_loss`, `completion_only_loss` and `chat_template_path` out, and set
+`train_sampling_strategy: sequential`, as the rows stand in the order of learning. `trailforge train sft` trains the
+same."""
+_CALLS_TEXT = """`sft/train.jsonl` has `prompt`, `completion` and `tools`, a row for each window. A `completion` begins
+with the first turn that is trained; results of tools stand in it, too. Train with `completion_only_loss=True` and
+`assistant_only_loss=True`: TRL then takes a training template of its own, which may show earlier thoughts that the
+model's own template drops. With `--base-model` the rows are tokens of what a server reads, and no template is needed.
+`arguments` of calls are JSON as text; a template that writes them by `tojson` needs them as objects."""
 
 
 _RL_TEXT = """`trailforge train rl` trains on TRL with a rollout that searches; it reads the training set itself and

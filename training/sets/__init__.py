@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from trailforge.training.sets.config import Share as Share
     from trailforge.training.sets.config import ViewConfig as ViewConfig
     from trailforge.training.sets.config import WantedRange as WantedRange
+    from trailforge.training.sets.config import read_writings as read_writings
     from trailforge.training.sets.difficulty import read_measured as read_measured
     from trailforge.training.sets.files import held_out_questions as held_out_questions
     from trailforge.training.sets.files import open_set as open_set

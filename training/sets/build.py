@@ -106,7 +106,7 @@ def make_training_set(
             ]
             sft, rl, pairs = tables
             notes = read_notes(runs)
-            right = collect_sft(runs, sft, judge, tell)
+            right = collect_sft(runs, sft, judge, config, tell)
             if config.keep_wrong:
                 wanted = count_wanted(config.keep_wrong, right)
                 collect_wrong(runs, sft, judge, wanted, config.seed, staging / "wrong")

@@ -32,6 +32,44 @@ class Share:
     """The data set's weight against the weights of the others."""
 
 
+WritingKind = Literal["tags", "native", "renamed"]
+"""How a research agent's conversation writes its calls: as tags in text, as native calls, or as native calls of tools
+with other names.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritingShare:
+    """The share of research agents' conversations that is to be in a writing."""
+
+    writing: WritingKind
+    share: float
+
+
+def read_writings(text: str) -> tuple[WritingShare, ...]:
+    """Read shares of writings from text such as `tags,native:0.3,renamed:0.3`; those without a number share what the
+    others leave.
+
+    Raises `InvalidInput` for a writing that there is not, and for shares that do not add up to 1.
+    """
+    given: dict[str, float | None] = {}
+    for part in text.split(","):
+        name, colon, number = (each.strip() for each in part.partition(":"))
+        if name not in get_args(WritingKind):
+            known = ", ".join(get_args(WritingKind))
+            raise InvalidInput(f"no writing {name!r}; there are {known}", field="--writings")
+        try:
+            given[name] = float(number) if colon else None
+        except ValueError:
+            given[name] = math.nan
+    told = [share for share in given.values() if share is not None]
+    left, others = 1.0 - sum(told), len(given) - len(told)
+    shares = {name: left / others if share is None else share for name, share in given.items()}
+    if not all(0.0 <= share <= 1.0 for share in shares.values()) or abs(sum(shares.values()) - 1.0) > 1e-6:
+        raise InvalidInput(f"{text!r}: expected shares that add up to 1, as tags,native:0.5", field="--writings")
+    return tuple(WritingShare(writing=name, share=share) for name, share in shares.items())  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, slots=True)
 class WantedRange:
     """A range of numbers, both ends included; None: no end."""
@@ -127,6 +165,11 @@ class ViewConfig:
     """Largest share of the conversations that may be episodes which searched well and answered wrongly.
 
     No loss is taken on their last turn (`SftRow.is_wrong`). Whether they teach is disputed.
+    """
+    writings: tuple[WritingShare, ...] = ()
+    """The writings of research agents' conversations, by lot for each; empty: they stay as they are.
+
+    Agents whose tools always had one name lose much when it changes: `renamed` gives them others.
     """
     benchmarks: tuple[str, ...] = ()
     """Files of questions that must not be trained on."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from trailforge.pipelines import load_dataset, resolve
 from trailforge.pipelines.runs import FinishedRun
+from trailforge.protocols.browse import BROWSE, NAMES, rename_tools, rewrite_row
 from trailforge.schemas import RejectedRow, SftRow, Verdict, from_payload, parse_json
+from trailforge.training.sets.config import ViewConfig, WritingKind, WritingShare
 from trailforge.training.sets.judging import SPLIT, RowJudge, segments
 from trailforge.training.sets.order import Books, Staged, draw_by_lot
 from trailforge.training.sets.runs import difficulties, stage_of
@@ -61,7 +64,36 @@ class _Collector:
             self.table.lines.append(self.of_segments.line(self.made))
 
 
-def collect_sft(runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge, tell: Progress) -> int:
+def rewrite(row: SftRow, config: ViewConfig) -> SftRow:
+    """Return a row in the writing and with the names of tools that its episode draws; rows of other protocols as they
+    are. The lot depends on the seed and the episode alone.
+    """
+    if row.protocol != BROWSE:
+        return row
+    place = _draw(config.seed, "writing", row.trajectory_uid)
+    drawn = next((each for each in _ends(config.writings) if place < each[0]), None)
+    if drawn is None:
+        return row
+    row = rewrite_row(row, "tags" if drawn[1] == "tags" else "native")
+    if drawn[1] == "renamed":
+        row = rename_tools(row, NAMES[int(_draw(config.seed, "names", row.trajectory_uid) * len(NAMES))])
+    return row
+
+
+def _ends(shares: Sequence[WritingShare]) -> list[tuple[float, WritingKind]]:
+    """Up to which number each writing is drawn."""
+    ends = accumulate(each.share for each in shares)
+    return [(round(end, 9), each.writing) for end, each in zip(ends, shares, strict=True)]
+
+
+def _draw(seed: int, purpose: str, name: str) -> float:
+    """A number from 0 to below 1."""
+    return int.from_bytes(draw_by_lot(seed, purpose, name)[:6], "big") / 2**48
+
+
+def collect_sft(
+    runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge, config: ViewConfig, tell: Progress
+) -> int:
     """Take the rows that runs kept. Return how many conversations were taken, whole or as segments."""
     collector = _Collector(line="sft", table=table, judge=judge)
     having = [run for run in runs if run.files("sft")]
@@ -69,7 +101,7 @@ def collect_sft(runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge, t
     for run in having:
         known = difficulties(run)
         for batch in run.batches("sft", SftRow):
-            for row in map(table.clean, batch):
+            for row in (rewrite(table.clean(each), config) for each in batch):
                 verdict, tokens = judge.conversation(row)
                 taken += _is_sound(verdict)
                 collector.take(row, run, known, verdict, tokens)

@@ -14,6 +14,7 @@ from trailforge.evaluation.agents import MARKS
 from trailforge.evaluation.agents import load_tokenizer as read_tokenizer
 from trailforge.pipelines.sources import read_benchmark
 from trailforge.protocols import PROTOCOLS, pay, read_transcript
+from trailforge.protocols.browse import BROWSE
 from trailforge.retrieval import ngrams_of
 from trailforge.rewards import is_abstention, mcts_reward
 from trailforge.rewards.episode import is_stated, knows_that_unknown
@@ -84,7 +85,7 @@ class RowJudge:
 
     def conversation(self, row: SftRow) -> tuple[Verdict | None, int]:
         """Judge a whole conversation."""
-        if row.segment_count != 1:
+        if row.segment_count != 1 and row.protocol != BROWSE:  # whose windows are all that the model was shown
             return _against("per_turn_row", "segments are made of the whole conversation, which is a row too"), 0
         if self._has_seen("sft", row.uid):
             return _against("duplicate_row", "the same row is in an earlier run"), 0
@@ -181,7 +182,7 @@ class RowJudge:
 
     def _measured(self, row: SftRow) -> tuple[Verdict | None, int]:
         verdict, tokens = self._fitting(row.messages)
-        can_split = row.segment_count == 1 and sum(row.train) > 1
+        can_split = row.segment_count == 1 and sum(row.train) > 1 and row.protocol != BROWSE
         if not can_split or (verdict is not None and verdict.reason == "control_token"):
             return verdict, tokens
         if self._config.segments:

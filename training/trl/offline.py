@@ -14,6 +14,7 @@ from typing import Any
 from trailforge.schemas import ChatMessage, InvalidInput, PreferenceRow, SftRow
 from trailforge.training.config import DpoConfig, SftConfig, TrainPreset
 from trailforge.training.masks import MaskedTokens, masked_tokens
+from trailforge.training.native import conversation_of, native_tokens
 from trailforge.training.processes import log, processes
 from trailforge.training.sets.files import open_set, rows_of
 from trailforge.training.trl.fit import begin, count_accumulated, deciding, finish, fit, peft_config, trainer_arguments
@@ -52,7 +53,12 @@ def train_sft(
     base = load_base(source, attention=config.attention)
     base.check_learns(config)
     masks_mistakes = open_set(training_set).masks_mistakes
-    examples, left_out = tokenise(base.tokenizer, rows, config.max_tokens, masks_mistakes=masks_mistakes)
+    template = choose_template(base, rows, training_set)
+    examples, left_out = tokenise(
+        base.tokenizer, rows, config.max_tokens, masks_mistakes=masks_mistakes, template=template
+    )
+    if template is not None:
+        base.tokenizer.chat_template = template  # with which the model is saved, as it is served with it
     if not examples:
         raise InvalidInput(f"no conversation has a token to train within {config.max_tokens}", file=training_set)
     decided = {"config": deciding(config)}
@@ -69,11 +75,35 @@ def train_sft(
     return finish("sft", trainer, base.tokenizer, out, figures, done.metrics["train_runtime"])
 
 
+def choose_template(base: Base, rows: Sequence[SftRow], training_set: Path) -> str | None:
+    """Return the model's own chat template where a row has native calls: servers write calls and tools by it, and the
+    whole set is trained in it; else None.
+
+    Raises `InvalidInput` for a model that has none.
+    """
+    if all(row.native is None for row in rows):
+        return None
+    if base.own_template is None:
+        raise InvalidInput(
+            f"the set has native tool calls, which are trained in a model's own chat template, and {base.name} has "
+            "none; take another model, or `training-set --writings tags`",
+            file=training_set,
+        )
+    return base.own_template
+
+
 def tokenise(
-    tokenizer: Any, rows: Sequence[SftRow], max_tokens: int, *, masks_mistakes: bool = False
+    tokenizer: Any,
+    rows: Sequence[SftRow],
+    max_tokens: int,
+    *,
+    masks_mistakes: bool = False,
+    template: str | None = None,
 ) -> tuple[list[MaskedTokens], dict[str, int]]:
     """Return rows as tokens and labels, and how many are left out: `too_long`, and `untrained` without a token to
     learn.
+
+    `template`: the model's own chat template, for sets with native calls (`training.native`); None: ours.
 
     Raises `InvalidInput`, naming the row whose text cannot be told from a turn's marks.
     """
@@ -81,15 +111,21 @@ def tokenise(
     for number, row in enumerate(rows, start=1):
         try:
             unlearnt = [span for span in row.spans if span.kind == "mistake"] if masks_mistakes else ()
-            example = masked_tokens(tokenizer, row.messages, row.train, unlearnt)
+            if template is None:
+                made = [masked_tokens(tokenizer, row.messages, row.train, unlearnt)]
+            elif unlearnt:
+                raise InvalidInput("mistakes are masked in our own template alone", field="spans")
+            else:
+                made = native_tokens(tokenizer, conversation_of(row), row.train, template)
         except InvalidInput as error:
             raise InvalidInput(f"{row.uid}: {error.problem}", row=number, field=error.field) from error
-        if len(example.input_ids) > max_tokens:
-            left_out["too_long"] += 1
-        elif not any(example.mask):
-            left_out["untrained"] += 1
-        else:
-            examples.append(example)
+        for example in made:
+            if len(example.input_ids) > max_tokens:
+                left_out["too_long"] += 1
+            elif not any(example.mask):
+                left_out["untrained"] += 1
+            else:
+                examples.append(example)
     if any(left_out.values()):
         log(
             f"of {len(rows)} conversations {left_out['too_long']} are longer than {max_tokens} tokens and left out "

@@ -123,7 +123,7 @@ def turn_by_turn(messages: list[dict[str, Any]]) -> MaskedTokens:
     return MaskedTokens(input_ids=ids, labels=labels)
 
 
-@pytest.mark.parametrize("name", [name for name in TRAINERS if name != "sharegpt"])
+@pytest.mark.parametrize("name", [name for name in TRAINERS if name not in ("sharegpt", "openai")])
 def test_no_value_is_null_and_no_row_is_lost(made_set: TrainingSet, exported: dict[str, Path], name: str) -> None:
     """At any depth; rows in the order of learning."""
     for table, record in (("sft", SftRow), ("rl", RlRow)):
@@ -174,6 +174,8 @@ def test_no_trainer_learns_the_answer_of_a_row_that_is_there_for_its_searches(tm
     if name == "sharegpt":
         (view,) = map(json.loads, written[0].read_text().splitlines())
         said = [turn["value"] for turn in view["conversations"]]
+    elif name == "openai":
+        said = [turn["content"] for turn in json.loads(written[0].read_text())["messages"]]
     else:
         said = [turn["content"] for turn in rows_of(tmp_path / "out", "sft")[0]["messages"]]
     assert said[-1] == row.messages[-3].content and row.messages[-1].content not in said

@@ -1,0 +1,188 @@
+"""Filters of long episodes, by what their calls did. They judge the episodes of an agent that opens pages alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trailforge.evaluation.results import LONGEST_DEAD_END, MOST_REPEATED
+from trailforge.filters import count_faults, names_of_answer
+from trailforge.generators.agent_trajectories.evidence import is_stated
+from trailforge.protocols.browse import (
+    cited_in,
+    cited_results,
+    is_like_calls,
+    longest_dead_end,
+    needless_repeats,
+    slips_of,
+    turns_of,
+)
+from trailforge.rewards import is_never_quoted
+from trailforge.schemas import AgentTrajectory, BrowseRecord, InvalidInput, Verdict, check_least
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongEpisodeLimits:
+    """Limits on the calls of an episode of an agent that opens pages."""
+
+    min_calls: int = 1
+    """Fewest calls of an episode; fewer teach no research."""
+    max_calls: int | None = None
+    """Most calls of an episode; None: as many as its agent may make."""
+    max_slips: int = 2
+    """Most turns that could not be read, or were mended. No loss is taken on a turn that could not be read."""
+    max_repeated: int = MOST_REPEATED
+    """Most calls that were made again while what they had found before was still shown."""
+    max_dead_end: int = LONGEST_DEAD_END
+    """Most calls in a row that led nowhere (`protocols.browse.records.barren_calls`), before another way was taken."""
+    max_unused_share: float = 0.5
+    """Largest share of the opened pages that no later turn names."""
+    min_cited_read: float = 0.5
+    """Smallest share of the cited pages that were opened, or searched for words: a passage may say enough."""
+    min_gold_cited: float = 0.5
+    """Smallest share of the known pages behind the answer that it cites."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for shares outside 0 to 1, and for negative numbers."""
+        for name in ("max_unused_share", "min_cited_read", "min_gold_cited"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise InvalidInput("expected 0 to 1", field=name)
+        check_least(self, 0, "min_calls", "max_slips", "max_repeated", "max_dead_end", must="must be")
+        if self.max_calls is not None and self.max_calls < self.min_calls:
+            raise InvalidInput("must be min_calls or more", field="max_calls")
+
+
+def judge_calls(row: AgentTrajectory, limits: LongEpisodeLimits) -> list[Verdict]:
+    """Return the verdicts on the calls of an episode, the gravest first; none where its agent opens no pages."""
+    if row.episode.browse is None:
+        return []
+    return [
+        unread_pages(row, least=limits.min_cited_read),
+        uncited_answer(row, least=limits.min_gold_cited),
+        too_few_calls(row, least=limits.min_calls),
+        too_many_calls(row, most=limits.max_calls),
+        repeated_calls(row, most=limits.max_repeated),
+        dead_end(row, most=limits.max_dead_end),
+        unused_pages(row, most=limits.max_unused_share),
+    ]
+
+
+def malformed_turns(row: AgentTrajectory, *, most: int) -> Verdict:
+    """Reject an episode with too many turns that could not be read, or were mended. Score: how many."""
+    slips = slips_of(_record(row))
+    verdict = count_faults("malformed", slips, str)
+    return verdict if len(slips) > most else Verdict(keep=True, reason="malformed", score=verdict.score, detail="")
+
+
+def unread_pages(row: AgentTrajectory, *, least: float) -> Verdict:
+    """Reject an episode that cites too many pages of which it read passages of searches alone.
+
+    Score: the share of the cited pages that it opened, or in which it found words; 1 where it cites none.
+    """
+    record = _record(row)
+    cited = {each.page for each in cited_in(record)}
+    read = {page for call in record.calls if call.tool in ("open", "find") for page in call.pages}
+    share = len(cited & read) / len(cited) if cited else 1.0
+    detail = "" if share >= least else f"{len(cited & read)} of {len(cited)} cited pages opened or searched for words"
+    return Verdict(keep=share >= least, reason="unread_pages", score=round(share, 6), detail=detail)
+
+
+def uncited_answer(row: AgentTrajectory, *, least: float) -> Verdict:
+    """Reject an answer that cites no part which states it, cites a part that was never shown, or cites too few of the
+    pages that it rests on.
+
+    Yes and no need any part that was shown. Score: how many of the cited results state the answer.
+    """
+    record, names = _record(row), names_of_answer(row.episode.answer, row.golds)
+    figures, cited = record.figures, cited_results(record)
+    is_exempt = is_never_quoted(row.episode.answer)
+    stating = sum(is_exempt or is_stated([text], names) for _, text in cited)
+    share = (figures.gold_cited or 0) / figures.gold_pages if figures.gold_pages else 1.0
+    detail = ""
+    if figures.made_up_citations:
+        detail = f"{figures.made_up_citations} citations name what was never shown"
+    elif not stating:
+        detail = "no cited part says the answer" if cited else "it cites nothing that was shown"
+    elif share < least:
+        detail = f"{figures.gold_cited} of {figures.gold_pages} pages behind the answer cited"
+    return Verdict(keep=not detail, reason="uncited_answer", score=float(stating), detail=detail)
+
+
+def too_few_calls(row: AgentTrajectory, *, least: int) -> Verdict:
+    """Reject an episode with too few calls to teach research. Score: its calls."""
+    calls = len(_record(row).calls)
+    detail = "" if calls >= least else f"{calls} calls (at least {least})"
+    return Verdict(keep=calls >= least, reason="too_few_calls", score=float(calls), detail=detail)
+
+
+def too_many_calls(row: AgentTrajectory, *, most: int | None) -> Verdict:
+    """Reject an episode with more calls than wanted. Score: its calls."""
+    calls = len(_record(row).calls)
+    keep = most is None or calls <= most
+    detail = "" if keep else f"{calls} calls (at most {most})"
+    return Verdict(keep=keep, reason="too_many_calls", score=float(calls), detail=detail)
+
+
+def repeated_calls(row: AgentTrajectory, *, most: int) -> Verdict:
+    """Reject an episode that makes calls again though it still saw what they had found. Score: how many.
+
+    A result that the rule of its context had taken away may be asked for again.
+    """
+    record = _record(row)
+    again = [record.calls[number] for number in needless_repeats(record)]
+    keep = len(again) <= most
+    asked = next((call.query or call.page for call in again), "")
+    detail = "" if keep else f"{len(again)} calls were made again in vain, as that for {asked!r}"
+    return Verdict(keep=keep, reason="repeated_calls", score=float(len(again)), detail=detail)
+
+
+def dead_end(row: AgentTrajectory, *, most: int) -> Verdict:
+    """Reject an episode that did not leave a way which led nowhere. Score: the longest run of calls without a gain."""
+    length = longest_dead_end(_record(row))
+    detail = "" if length <= most else f"{length} calls in a row led nowhere (at most {most})"
+    return Verdict(keep=length <= most, reason="dead_end", score=float(length), detail=detail)
+
+
+def unused_pages(row: AgentTrajectory, *, most: float) -> Verdict:
+    """Reject an episode that opens many pages and never names them again. Score: their share of the opened pages."""
+    figures = _record(row).figures
+    share = figures.pages_unused / figures.pages_opened if figures.pages_opened else 0.0
+    detail = "" if share <= most else f"{figures.pages_unused} of {figures.pages_opened} opened pages are never named"
+    return Verdict(keep=share <= most, reason="unused_pages", score=round(share, 6), detail=detail)
+
+
+def rank_calls(row: AgentTrajectory) -> tuple[float, ...]:
+    """Rank an episode, best first: calls made again in vain, the longest dead end, pages that were not used, those
+    behind the answer that were not cited, the number of calls, and last the number of its draw."""
+    record = _record(row)
+    figures = record.figures
+    return (
+        len(needless_repeats(record)),
+        longest_dead_end(record),
+        figures.pages_unused,
+        -(figures.gold_cited or 0),
+        figures.calls,
+        row.sample,
+    )
+
+
+def share_calls(one: AgentTrajectory, other: AgentTrajectory) -> float:
+    """Return the share of the calls of the shorter of two episodes that the other makes, too."""
+    made = [
+        {(call.tool, call.query.casefold(), call.page, call.part) for call in _record(row).calls}
+        for row in (one, other)
+    ]
+    return len(made[0] & made[1]) / max(1, min(map(len, made)))
+
+
+def is_like_messages(row: AgentTrajectory) -> bool:
+    """Tell whether the row's calls, question and answer are those of its conversation."""
+    record, episode = _record(row), row.episode
+    last = turns_of(record).get(len(record.messages) - 1)
+    answer = last.answer.text if last is not None and last.answer is not None else ""
+    is_asked = any(message.role == "user" and episode.question in message.content for message in record.messages)
+    return is_asked and answer == episode.answer and is_like_calls(record)
+
+
+def _record(row: AgentTrajectory) -> BrowseRecord:
+    assert row.episode.browse is not None
+    return row.episode.browse

@@ -1,0 +1,282 @@
+"""What follows from a stored episode: its rows to train on, calls made again in vain, dead ends, and what was cited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from trailforge.protocols.browse.actions import BrowseTurn, Call, Citation, FindAction, OpenAction, SearchAction
+from trailforge.protocols.browse.context import windows_of
+from trailforge.protocols.browse.figures import Gold, unused_pages
+from trailforge.protocols.browse.native import read_native
+from trailforge.protocols.browse.tags import write_tags
+from trailforge.protocols.browse.writings import writing_of
+from trailforge.schemas import (
+    BrowseCall,
+    BrowseRecord,
+    ChatMessage,
+    MalformedReply,
+    NativeConversation,
+    NativeMessage,
+    SftRow,
+    estimate_tokens,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineEntry:
+    """A call of an episode on one line: what was called, and what came of it."""
+
+    turn: int
+    """Position of the message that makes the call."""
+    kind: str
+    """The tool; empty where there is none of that name."""
+    target: str
+    """What it searched for, opened, or looked for in which page."""
+    outcome: str
+    """The first place that it showed and how many more, or what was wrong."""
+    cited: tuple[str, ...]
+    """The pages among those shown whose parts the answer cites."""
+    is_repeat: bool
+    """Whether the call was made again while its result was still shown."""
+    is_barren: bool
+    """Whether it led nowhere; see `barren_calls`."""
+    is_left: bool
+    """Whether it opened a page that no later turn names."""
+    problem: str
+    """Why it was not carried out; empty where it was."""
+    tokens: int
+    """Length of its result."""
+
+
+def window_rows(row: SftRow, record: BrowseRecord) -> list[SftRow]:
+    """Return the rows to train on of an episode: one for each window, with the loss on its new turns that can be read.
+
+    `row`: what all of them have in common; its messages are replaced. No turn is trained twice. A window in which
+    nothing is trained gives no row.
+    """
+    made = []
+    windows = [(turns, train) for turns, train in _trained(record) if any(train)]
+    for number, (turns, train) in enumerate(windows):
+        is_native = record.writing == "native"
+        native = NativeConversation(tools=record.tools, messages=tuple(turns)) if is_native else None
+        said = tuple(ChatMessage(role=each.role, content=plain_text(each, record.writing)) for each in turns)
+        made.append(
+            replace(
+                row,
+                uid=f"{row.uid}-{number}",
+                messages=said,
+                train=tuple(train),
+                segment_index=number,
+                segment_count=len(windows),
+                token_estimate=sum(estimate_tokens(each.content) for each in said),
+                native=native,
+            )
+        )
+    return made
+
+
+def plain_text(message: NativeMessage, writing: str) -> str:
+    """Return a message as plain text: native calls and thoughts of a turn stand in it as tags would write them."""
+    if message.role != "assistant" or writing == "tags":
+        return message.content
+    try:
+        return write_tags(read_native(message))
+    except MalformedReply:
+        return message.content
+
+
+def turns_of(record: BrowseRecord) -> dict[int, BrowseTurn]:
+    """Return the turns of the agent that can be read, by the positions of their messages; summaries are none."""
+    writing, found, calls = writing_of(record.writing), dict[int, BrowseTurn](), 0
+    summaries = {view.summary for view in record.views}
+    for place, message in enumerate(record.messages):
+        if message.role == "assistant" and place not in summaries:
+            with suppress(MalformedReply):
+                found[place] = writing.read(message, calls)
+                calls += len(found[place].calls)
+    return found
+
+
+def slips_of(record: BrowseRecord) -> list[str]:
+    """Return what is wrong with each turn that could not be read, or was mended to be read.
+
+    Missing ids of calls are the server's matter and no slip.
+    """
+    summaries, turns = {view.summary for view in record.views}, turns_of(record)
+    slips = []
+    for place, message in enumerate(record.messages):
+        if message.role == "assistant" and place not in summaries:
+            turn = turns.get(place)
+            mends = [] if turn is None else [each for each in turn.mends if each != "call_id"]
+            if turn is None or mends:
+                slips.append(f"turn {place} " + (f"was mended: {', '.join(mends)}" if mends else "cannot be read"))
+    return slips
+
+
+def cited_in(record: BrowseRecord) -> tuple[Citation, ...]:
+    """Return the parts of pages that the answer of an episode names."""
+    last = turns_of(record).get(len(record.messages) - 1)
+    return last.answer.citations if last is not None and last.answer is not None else ()
+
+
+def is_like_calls(record: BrowseRecord) -> bool:
+    """Say whether the calls of a record are those that its messages make, in their order, each with its result."""
+    made = [(place, call) for place, turn in turns_of(record).items() for call in turn.calls]
+    if len(made) != len(record.calls):
+        return False
+    return all(
+        (place, *_asked(call)) == (each.turn, each.query, each.page, each.part)
+        and each.result < len(record.messages)
+        and record.messages[each.result].role == "tool"
+        for (place, call), each in zip(made, record.calls, strict=True)
+    )
+
+
+def needless_repeats(record: BrowseRecord) -> list[int]:
+    """Return the positions of calls that were made again while the model still saw what they had found before."""
+    return [number for number, _ in _repeats(record)]
+
+
+def barren_calls(record: BrowseRecord) -> list[bool]:
+    """Say of each call whether it led nowhere.
+
+    It does when it was refused, found nothing, was made again in vain, or showed only what had been shown before.
+    """
+    repeats = set(needless_repeats(record))
+    shown: set[tuple[str, int]] = set()
+    opened: set[tuple[str, int]] = set()  # a search shows but a piece of a part
+    found = []
+    for number, call in enumerate(record.calls):
+        places = set(zip(call.pages, call.parts, strict=True))
+        is_old = call.tool != "find" and places <= (opened if call.tool == "open" else shown)
+        found.append(bool(call.problem) or not places or number in repeats or is_old)
+        shown |= places
+        opened |= places if call.tool == "open" else set()
+    return found
+
+
+def longest_dead_end(record: BrowseRecord) -> int:
+    """Return the largest number of calls in a row that led nowhere; see `barren_calls`."""
+    longest = length = 0
+    for is_barren in barren_calls(record):
+        length = length + 1 if is_barren else 0
+        longest = max(longest, length)
+    return longest
+
+
+def cited_results(record: BrowseRecord) -> list[tuple[BrowseCall, str]]:
+    """Return the calls that showed a part which the answer cites, each with its result as the agent read it."""
+    cited = cited_in(record)
+    places = {(each.page, each.part) for each in cited} | {(each.page, 0) for each in cited}
+    return [
+        (call, record.messages[call.result].content)
+        for call in record.calls
+        if places & set(zip(call.pages, call.parts, strict=True))
+    ]
+
+
+def opened_after(record: BrowseRecord, pages: Sequence[Gold]) -> list[int | None]:
+    """Return for each page the search, from 0, after which it was first opened or words were found in it.
+
+    None where that did not happen, or nothing had been searched before.
+    """
+    before = list(accumulate((call.tool == "search" for call in record.calls), initial=-1))
+    read = [
+        (before[number], set(zip(call.pages, call.titles, strict=True)))
+        for number, call in enumerate(record.calls)
+        if call.tool in ("open", "find") and before[number] >= 0
+    ]
+    return [next((search for search, shown in read if page.is_among(shown)), None) for page in pages]
+
+
+def timeline_of(record: BrowseRecord) -> list[TimelineEntry]:
+    """Return what came of each call of an episode, in order."""
+    cited = {(each.page, each.part) for each in cited_in(record)}
+    cited |= {(page, 0) for page, _ in cited}
+    repeats, barren, unused = (
+        set(needless_repeats(record)),
+        barren_calls(record),
+        set(unused_pages(record.calls, record.messages)),
+    )
+    found = []
+    for number, call in enumerate(record.calls):
+        places = list(zip(call.pages, call.parts, call.titles, strict=True))
+        found.append(
+            TimelineEntry(
+                turn=call.turn,
+                kind=call.tool,
+                target=_target(call),
+                outcome=_outcome(call, places),
+                cited=tuple(dict.fromkeys(page for page, part, _ in places if (page, part) in cited)),
+                is_repeat=number in repeats,
+                is_barren=barren[number],
+                is_left=call.tool == "open" and bool(places) and set(call.pages) <= unused,
+                problem=call.problem,
+                tokens=call.tokens,
+            )
+        )
+    return found
+
+
+def _target(call: BrowseCall) -> str:
+    match call.tool:
+        case "search":
+            return call.query
+        case "open":
+            return f"{call.page}, part {call.part}" if call.part else call.page
+        case "find":
+            return f"{call.query!r} in {call.page}"
+        case _:
+            return ""
+
+
+def _outcome(call: BrowseCall, places: Sequence[tuple[str, int, str]]) -> str:
+    if call.problem:
+        return call.problem
+    if not places:
+        return "nothing"
+    page, part, title = places[0]
+    first = f"{title or page}{f', part {part}' if part else ''}"
+    if call.tool == "open":
+        return first
+    others = len(places) - 1
+    return f"{first}{f' and {others} more' if others else ''}"
+
+
+def _trained(record: BrowseRecord) -> Iterator[tuple[Sequence[NativeMessage], list[bool]]]:
+    """Windows as the server was sent them, with the loss on their new turns, but for those that cannot be read."""
+    readable = {*turns_of(record), *(view.summary for view in record.views)}
+    windows = windows_of(record, writing_of(record.writing).mark)
+    for view, (turns, train) in zip(record.views, windows, strict=True):
+        new = (at for at in range(view.first, view.end) if record.messages[at].role == "assistant")
+        yield turns, [is_new and next(new) in readable for is_new in train]
+
+
+def _repeats(record: BrowseRecord) -> Iterator[tuple[int, int]]:
+    """Calls made again in vain, each with the one before it that is alike."""
+    last: dict[tuple[str, str, str, int], int] = {}
+    for number, call in enumerate(record.calls):
+        key = (call.tool, call.query, call.page, call.part)
+        before = last.get(key)
+        if before is not None and not call.problem:
+            view = next((each for each in record.views if each.first <= call.turn < each.end), None)
+            at = record.calls[before].result
+            if view is None or at >= max(view.start, view.marked_before):
+                yield number, before
+        last[key] = number
+
+
+def _asked(call: Call) -> tuple[str, str, int]:
+    """The query, page and part of a call, as its record has them."""
+    match call:
+        case SearchAction():
+            return call.query, "", 0
+        case OpenAction():
+            return "", call.page, call.part
+        case FindAction():
+            return call.text, call.page, 0
+        case _:
+            return "", "", 0
