@@ -91,11 +91,14 @@ demo: install  ## every data set from the samples, with a packaged model: no key
 test: install  ## the tests, in JOBS=3 processes; ARGS="-m 'not slow'" leaves out the slow ones
 	@$(BIN)/python -m pytest -n $(JOBS) --durations=30 --durations-min=5 $(ARGS)
 
-test-core:  ## the core's tests beside its dependencies alone, on another Python: PYTHON=python3.13, in .venv-core/
-	@test -x $(CORE_VENV)/bin/python || $(PYTHON) -m venv $(CORE_VENV)
-	@$(CORE_VENV)/bin/python -m pip install $(PIP_FLAGS) --disable-pip-version-check -e . $(CORE_TOOLS)
+test-core: $(CORE_VENV)/.installed  ## the core's tests beside its dependencies alone, on another Python: PYTHON=python3.13, in .venv-core/
 	@$(CORE_VENV)/bin/python -m pytest -n $(JOBS) -m 'not slow and not real_model' $(CORE_TESTS) \
 	  $(NOT_OF_PYTHON:%=--ignore=%) $(ARGS)
+
+$(CORE_VENV)/.installed: pyproject.toml
+	@test -x $(CORE_VENV)/bin/python || $(PYTHON) -m venv $(CORE_VENV)
+	@$(CORE_VENV)/bin/python -m pip install $(PIP_FLAGS) --disable-pip-version-check -e . $(CORE_TOOLS)
+	@touch $@
 
 test-vllm: install $(VLLM_WEIGHTS)  ## tests against a real vLLM on this CPU: .venv-vllm/ (4 GB, 3 to 11 minutes), no part of check
 	@TRAILFORGE_VLLM=$(CURDIR)/$(VLLM_VENV) $(BIN)/python -m pytest -m vllm $(ARGS)
