@@ -53,7 +53,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-core test-vllm test-engine kills kills-cluster rehearse fuzz properties lint types check bench golden release docs docs-run lock clean
+.PHONY: help install demo demo-night test test-core test-vllm test-engine kills kills-cluster rehearse fuzz properties lint types check bench golden release docs docs-run lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -129,6 +129,9 @@ $(VLLM_WEIGHTS): $(VLLM_STAMP) tests/support/gguf_to_safetensors.py | $(STAMP)
 	  && $(VLLM_VENV)/bin/python tests/support/gguf_to_safetensors.py "$$weights" $(@D)
 	@touch $@
 
+demo-night: install  ## two nights with the packaged model, the first killed: some minutes; ARGS="--out FOLDER"; no part of check
+	@$(BIN)/python -m tests.end_to_end.demo_night $(ARGS)
+
 kills: install  ## kill -9 of real runs, 20 a data set, and go on: half an hour; ARGS="kg-questions --kills 5 --seed 1"
 	@$(BIN)/python -m tests.end_to_end.kills $(ARGS)
 
@@ -171,6 +174,10 @@ $(DOCS_VENV)/.installed: locks/docs.lock | $(STAMP)
 	@test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(DOCS_VENV)
 	@$(BIN)/uv pip install --quiet --python $(DOCS_VENV)/bin/python --no-deps -r locks/docs.lock
 	@touch $@
+
+# The tutorials' tests with nothing recorded and no tiny model.
+docs-run: install  ## the training tutorial whole, with the packaged model: about half an hour; CI runs it with recorded replies
+	@TRAILFORGE_DOCS_RUN=1 $(BIN)/python -m pytest -n0 -s -o timeout=7200 tests/end_to_end/test_tutorials.py -k training $(ARGS)
 
 release: install  ## sdist, wheel and notes of what is committed into dist/, checked, and a tag; DRY=1 sets none
 	@DRY="$(DRY)" .ci/release
