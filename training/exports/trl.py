@@ -53,7 +53,6 @@ RL = schema(
         ("difficulty", FLOAT),
     ]
 )
-_GPUS = 8
 
 
 def write(export: Export) -> str:
@@ -65,13 +64,13 @@ def write(export: Export) -> str:
     sections = {}
     if has(export, "sft"):
         export.text("sft.yaml", _yaml(_sft_settings(export)))
-        export.text(ACCELERATE, _yaml(accelerate_config(LaunchConfig(devices_per_node=_GPUS))))
+        export.text(ACCELERATE, _yaml(accelerate_config(LaunchConfig(devices_per_node=export.devices))))
         command = fence(f"accelerate launch --config_file {ACCELERATE} -m trl.scripts.sft --config sft.yaml")
         sections["Supervised training"] = (
             f"In this folder:\n\n{command}\n\nA message's `train` says whether the loss is taken on it; the template "
             f"`{TEMPLATE}` reads it. The rows stand in the order of learning, so they are not shuffled. `{ACCELERATE}` "
-            f"spreads the model over {_GPUS} devices of one node (FSDP2); for another number of them change "
-            "`gradient_accumulation_steps` too."
+            f"spreads the model over {export.devices} devices of one node (FSDP2); `--devices` of the export is for "
+            "another number."
         )
     if has(export, "rl"):
         sections["Reinforcement learning"] = _RL_TEXT
@@ -82,8 +81,13 @@ def write(export: Export) -> str:
             f"In this folder, with the numbers of the preset `{preset.name}`:\n\n{command}\n\nPairs of several "
             "protocols are trained together; `protocol` tells them apart."
         )
-        export.text(ACCELERATE, _yaml(accelerate_config(LaunchConfig(devices_per_node=_GPUS))))
-    return readme("For TRL", export, sections | {"Masks and template": template_note(export)})
+        export.text(ACCELERATE, _yaml(accelerate_config(LaunchConfig(devices_per_node=export.devices))))
+    return readme(
+        "For TRL",
+        export,
+        sections | {"Masks and template": template_note(export)},
+        has_run="TRL's own trainers on these files, on a CPU, with a small model; no GPU and no FSDP",
+    )
 
 
 _RL_TEXT = """`trailforge train rl` trains on TRL with a rollout that searches; it reads the training set itself and
@@ -137,7 +141,7 @@ def _sft_settings(export: Export) -> dict[str, object]:
         "eos_token": export.frame.end,
         "max_length": numbers.max_tokens,
         "per_device_train_batch_size": 1,
-        "gradient_accumulation_steps": numbers.batch_size // _GPUS,
+        "gradient_accumulation_steps": numbers.batch_size // export.devices,
         "num_train_epochs": numbers.epochs,
         "learning_rate": numbers.learning_rate,
         "lr_scheduler_type": numbers.transformers_scheduler,
@@ -166,7 +170,7 @@ def _dpo_settings(export: Export, numbers: DpoConfig) -> dict[str, object]:
         "max_length": numbers.max_tokens,
         "beta": numbers.beta,
         "per_device_train_batch_size": 1,
-        "gradient_accumulation_steps": numbers.batch_size // _GPUS,
+        "gradient_accumulation_steps": numbers.batch_size // export.devices,
         "num_train_epochs": numbers.epochs,
         "learning_rate": numbers.learning_rate,
         "lr_scheduler_type": numbers.transformers_scheduler,
