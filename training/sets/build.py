@@ -128,9 +128,13 @@ def make_training_set(
             measured=measured.name,
         )
         check(folder, manifest)
-        (folder / "README.md").write_text(describe_set(manifest), encoding="utf-8")
-        (folder / MANIFEST).write_text(json.dumps(to_dict(manifest), indent=1), encoding="utf-8")
+        _write_texts(folder, manifest)
     return manifest
+
+
+def _write_texts(folder: Path, manifest: SetManifest) -> None:
+    (folder / "README.md").write_text(describe_set(manifest), encoding="utf-8")
+    (folder / MANIFEST).write_text(json.dumps(to_dict(manifest), indent=1), encoding="utf-8")
 
 
 def describe_set(manifest: SetManifest) -> str:
