@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def commands(name: str) -> list[list[str]]:
     return [words[1:] for words in found]
 
 
-def run_all(name: str, places: dict[str, str | Path], **more: list[object]) -> dict[str, str]:
+def run_all(name: str, places: Mapping[str, str | Path], **more: list[object]) -> dict[str, str]:
     """Run all commands but those that want a server of one's own, and return what each printed.
 
     `places`: what stands for a word, or for the beginning of a path. `more`: further words for a command.

@@ -105,7 +105,7 @@ def test_the_readme_has_the_line_that_loads_the_set(
     """As it stands there; `sft` comes where no table is named."""
     made_set = build(runs, tmp_path / "out", HALF)
     (block,) = re.findall(r"```python\n(.*?)```", (made_set.folder / "README.md").read_text(), re.DOTALL)
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     names: dict[str, Any] = {}
     exec(block.replace("FOLDER", str(made_set.folder)), names)
     counted = {split: made_set.row_count("sft", split) for split in ("train", "validation")}
