@@ -168,7 +168,7 @@ golden: install  ## write the golden files of the record schemas anew, after a c
 
 docs: $(DOCS_VENV)/.installed  ## the documentation site into build/site/, in .venv-docs/; a broken link ends it
 	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/python -m mkdocs --quiet build --strict --config-file .ci/mkdocs.yml
-	@echo "build/site/index.html"
+	@echo "build/site/; to read it: $(PYTHON) -m http.server --directory build/site"
 
 $(DOCS_VENV)/.installed: locks/docs.lock | $(STAMP)
 	@test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(DOCS_VENV)
