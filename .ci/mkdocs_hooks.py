@@ -13,6 +13,8 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md"}
 """Pages of the root, by their place on the site."""
+_NAMED = re.compile(r"^(```\w+) (\S+\.\w+)$", re.MULTILINE)
+"""A block of code that says its file's name."""
 _LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -25,8 +27,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: object, **_: object) -> str:
-    """Lead links out of docs/ to where the site has the pages of the root."""
+    """Lead links out of docs/ to where the site has the pages of the root, and write names of files as it reads them."""
     folder = posixpath.dirname(page.file.src_uri)  # pyright: ignore[reportAttributeAccessIssue]
+    markdown = _NAMED.sub(r'\1 title="\2"', markdown)
     return markdown if page.file.generated_by else _moved(markdown, posixpath.join("docs", folder))  # pyright: ignore[reportAttributeAccessIssue]
 
 
