@@ -27,7 +27,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: object, **_: object) -> str:
-    """Lead links out of docs/ to where the site has the pages of the root, and write names of files as it reads them."""
+    """Lead links out of docs/ to where the site has the pages of the root; write names of files as it reads them."""
     folder = posixpath.dirname(page.file.src_uri)  # pyright: ignore[reportAttributeAccessIssue]
     markdown = _NAMED.sub(r'\1 title="\2"', markdown)
     return markdown if page.file.generated_by else _moved(markdown, posixpath.join("docs", folder))  # pyright: ignore[reportAttributeAccessIssue]
