@@ -21,11 +21,13 @@ NOT_OF_PYTHON := tests/filters/test_simulated_readers.py tests/filters/test_stro
 # Environments of training engines: the extra of ours beside the group of pyproject.toml. locks/ has their pins.
 ENGINES := verl trl verifiers
 ENGINE ?= verifiers
+DOCS_VENV := .venv-docs
 ENGINE_VENV := .venv-$(ENGINE)
 ENGINE_LOCK := locks/$(ENGINE).lock
 PACKAGES_verl := --extra agent --group verl
 PACKAGES_trl := --extra train --group vllm
 PACKAGES_verifiers := --extra agent --group verifiers
+PACKAGES_docs := --group docs
 TESTS_verl := tests/engines tests/training/test_verl_agent_loop.py tests/training/exports/test_verl_itself.py
 TESTS_trl := tests/engines tests/training/exports/test_trl_itself.py
 TESTS_verifiers := tests/engines
@@ -52,7 +54,7 @@ export TOKENIZERS_PARALLELISM := false
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-core test-vllm test-engine kills kills-cluster rehearse fuzz properties lint types check bench golden lock clean
+.PHONY: help install demo demo-night test test-core test-vllm test-engine kills kills-cluster rehearse fuzz properties lint types check bench golden release docs docs-run lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -137,6 +139,9 @@ $(VLLM_WEIGHTS): $(VLLM_STAMP) tests/support/gguf_to_safetensors.py | $(STAMP)
 	  && $(VLLM_VENV)/bin/python tests/support/gguf_to_safetensors.py "$$weights" $(@D)
 	@touch $@
 
+demo-night: install  ## two nights with the packaged model, the first killed: some minutes; ARGS="--out FOLDER"; no part of check
+	@$(BIN)/python -m tests.end_to_end.demo_night $(ARGS)
+
 kills: install  ## kill -9 of real runs, 20 a data set, and go on: half an hour; ARGS="kg-questions --kills 5 --seed 1"
 	@$(BIN)/python -m tests.end_to_end.kills $(ARGS)
 
@@ -171,6 +176,22 @@ endif
 golden: install  ## write the golden files of the record schemas anew, after a change on purpose
 	@$(BIN)/python -m tests.schemas.test_arrow
 
+docs: $(DOCS_VENV)/.installed  ## the documentation site into build/site/, in .venv-docs/; a broken link ends it
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/python -m mkdocs --quiet build --strict --config-file .ci/mkdocs.yml
+	@echo "build/site/; to read it: $(PYTHON) -m http.server --directory build/site"
+
+$(DOCS_VENV)/.installed: locks/docs.lock | $(STAMP)
+	@test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(DOCS_VENV)
+	@$(BIN)/uv pip install --quiet --python $(DOCS_VENV)/bin/python --no-deps -r locks/docs.lock
+	@touch $@
+
+# The tutorials' tests with nothing recorded and no tiny model.
+docs-run: install  ## the training tutorial whole, with the packaged model: about half an hour; CI runs it with recorded replies
+	@TRAILFORGE_DOCS_RUN=1 $(BIN)/python -m pytest -n0 -s -o timeout=7200 tests/end_to_end/test_tutorials.py -k training $(ARGS)
+
+release: install  ## sdist, wheel and notes of what is committed into dist/, checked, and a tag; DRY=1 sets none
+	@DRY="$(DRY)" .ci/release
+
 # The lock holds the CPU build of torch, by its plain version. Where the index offers CUDA builds, set UV_FIND_LINKS or
 # PIP_FIND_LINKS to a folder with the CPU build; uv takes that one only when the old lock names it. Pins stay as they are
 # unless ARGS="--upgrade" or "-P name".
@@ -184,12 +205,12 @@ lock: install  ## pin the dependencies of pyproject.toml anew
 	       rm -f $(LOCK).new; exit 1; }
 	@{ echo '$(LOCK_HEADER)'; sed 's/+cpu$$//' $(LOCK).new; } > $(LOCK)
 	@rm -f $(LOCK).new
-	@$(MAKE) --no-print-directory $(ENGINES:%=lock-%) ARGS="$(ARGS)"
+	@$(MAKE) --no-print-directory $(ENGINES:%=lock-%) lock-docs ARGS="$(ARGS)"
 
 # For machines with a GPU: CUDA's packages are among the pins.
 lock-%:
 	@test ! -f locks/$*.lock || cp locks/$*.lock locks/$*.lock.new
-	@env -u UV_FIND_LINKS $(BIN)/uv pip compile pyproject.toml $(PACKAGES_$*) --python-version 3.11 --python-platform linux \
+	@env -u UV_FIND_LINKS $(BIN)/uv pip compile $(if $(filter docs,$*),,pyproject.toml) $(PACKAGES_$*) --python-version 3.11 --python-platform linux \
 	  --quiet --no-header --no-annotate $(ARGS) --output-file locks/$*.lock.new || { rm -f locks/$*.lock.new; exit 1; }
 	@{ echo '# $(PACKAGES_$*), pinned for Python 3.11 on Linux. Made by `make lock`; install with `pip install --no-deps -r`.'; \
 	  cat locks/$*.lock.new; } > locks/$*.lock

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     )
     from trailforge.inference import Caps
 
-_PACKAGED = "smollm2"  # `training.weights.PACKAGED`, which a look at `--help` does not load
+PACKAGED = "smollm2"  # `training.weights.PACKAGED`, which a look at `--help` does not load
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -342,8 +342,8 @@ def _served(config: EvaluationConfig, model: str | None, model_name: str | None)
 
     if url in (servers := installed_plugins(SERVERS)):
         return _Served(name=SMOLLM2.name, url=url)
-    if not (url == _PACKAGED or Path(url).is_dir()):
-        known = ", ".join([*servers, _PACKAGED])
+    if not (url == PACKAGED or Path(url).is_dir()):
+        known = ", ".join([*servers, PACKAGED])
         raise InvalidInput(f"{url!r} is no URL, no folder with a checkpoint, and none of {known}", field="--model")
     from trailforge.evaluation import hash_place
     from trailforge.training import base_model

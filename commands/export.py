@@ -24,6 +24,8 @@ TRAINING_SET_EPILOG = """Examples:\n
 EXPORT_EPILOG = """Examples:\n
     trailforge export sets/demo --to trl --out exports/trl\n
     trailforge export sets/all --to verl --out exports/verl          its README.md has the command that trains on it\n
+    trailforge export sets/all --to trl --devices 2 --out exports/two      commands for two devices\n
+    trailforge export sets/all --to openai --out exports/openai            plain messages, a line each\n
     trailforge export evaluations/browse --to openai --out exports/browse     right episodes of --agent browse"""
 
 
@@ -186,18 +188,19 @@ def export(
         Path,
         typer.Argument(help="Training set (from `training-set`), or evaluation of research agents.", metavar="DIR"),
     ],
-    to: Annotated[Trainer, typer.Option(help="Trainer whose format to write; openai: of evaluations alone.")],
+    to: Annotated[Trainer, typer.Option(help="Trainer whose format to write; openai: plain messages.")],
     out: _Out,
     base_model: Annotated[
         str | None, typer.Option(help="Model to train, by name or folder: its marks around turns. Default: ChatML.")
     ] = None,
+    devices: Annotated[int, typer.Option(min=1, help="Devices of the node that the commands are for.")] = 8,
 ) -> None:
     """Export a training set in the format of another trainer, with the command that starts the training."""
     from trailforge.pipelines.engine import show_parts
     from trailforge.training.exports import export as write
 
     with show_parts() as report:
-        rows = write(folder, to, out, base_model=base_model, progress=report)
+        rows = write(folder, to, out, base_model=base_model, devices=devices, progress=report)
     for name, number in rows.items():
         print(f"{out / name}: {number:,} rows")
     print(f"How to train on it: {out / 'README.md'}")

@@ -220,6 +220,67 @@ def rl(
     print(model)
 
 
+@app.command(
+    epilog="""Examples:\n
+    trailforge train check sets/musique --preset msearcher --base-model models/qwen2.5-7b --out checks/first\n
+    trailforge train check sets/demo --preset demo --max-steps 3 --limit 4 --out checks/demo     a CPU will do\n
+    The same line again goes on where it stopped."""
+)
+def check(
+    training_set: _Set,
+    preset: _Preset,
+    out: Annotated[Path, typer.Option(help="Output folder: sft, before, after.")],
+    base_model: _Base = None,
+    backend: Annotated[str, typer.Option(help="What is searched, as for `evaluate`.", metavar="NAME[=PLACE]")] = "bm25",
+    documents: Annotated[
+        Path | None, typer.Option(help="Corpus of the back end, if it is not the questions' own paragraphs.")
+    ] = None,
+    kg: _Kg = None,
+    evaluation: Annotated[
+        str | None, typer.Option(help="Preset of `evaluate`. Default: demo with --preset demo, else ragsearch.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N held-out questions.")] = None,
+    logging: _Logging = None,
+    seed: _Seed = None,
+    max_steps: _Steps = None,
+) -> None:
+    """Ask a base model the set's held-out questions, train it (SFT), ask the trained one, and compare the two."""
+    check_packages(_TRAINERS, "a training")
+    check_training_set(training_set)
+    from trailforge.commands.evaluate import PACKAGED, evaluate
+    from trailforge.commands.look import compare
+    from trailforge.training.trl import find_last_whole, train_sft
+
+    recipe = _recipe(preset, logging, seed)
+    base = base_model or recipe.sft.base_model
+    if base != PACKAGED and not Path(base).is_dir():
+        problem = f"{base!r} is no folder with a checkpoint, which is asked before training"
+        raise InvalidInput(f"{problem}: hf download {base} --local-dir models/base", field="--base-model")
+
+    def ask(model: str, name: str) -> None:
+        evaluate(
+            training_set,
+            out / name,
+            [recipe.protocol],
+            [backend],
+            model=model,
+            limit=limit,
+            documents=documents,
+            kg=kg,
+            preset=evaluation or ("demo" if preset == "demo" else "ragsearch"),
+        )
+
+    ask(base, "before")
+    trained = out / "sft" / "model"
+    if not (out / "sft" / "training.json").is_file():
+        resume = find_last_whole(out / "sft") is not None
+        trained = train_sft(
+            training_set, recipe, out / "sft", base_model=base_model, resume=resume, max_steps=max_steps
+        )
+    ask(str(trained), "after")
+    compare(str(out / "before"), str(out / "after"))
+
+
 def register(root: typer.Typer) -> None:
     """Add the commands of `trailforge train`."""
     root.add_typer(app, name="train")

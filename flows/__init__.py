@@ -76,7 +76,7 @@ def _in_a_line(record: logging.LogRecord) -> bool:
     return True
 
 
-for _name in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
+for _name in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine", "apache_beam.runners.common"):
     logging.getLogger(_name).addFilter(_in_a_line)
 
 # bm25s tells of every index at the level DEBUG, which Prefect's workers show: a line per question.

@@ -17,13 +17,15 @@ from typing import Any
 
 from trailforge.inference import Usage
 from trailforge.pipelines.engine import Shard, is_json, json_line
-from trailforge.pipelines.engine.progress import FOLDER
+from trailforge.pipelines.engine.progress import FOLDER, read_progress
 from trailforge.pipelines.engine.shards import load_receipt, receipt_path
 from trailforge.pipelines.runs.accounting import add_up
 from trailforge.schemas import Count, Manifest, StageCount, TrailforgeError, parse_json
 
 LOG = f"{FOLDER}/log.jsonl"
 LOGGER = logging.getLogger("trailforge.run")
+_TROUBLES = {"calls_tried_again": "retries", "prompts_refused": "refused_prompts"}
+"""What a stage's end says of its servers in this start of the run, each with its counter in progress/."""
 LOGGER.addHandler(logging.NullHandler())  # where nobody listens, errors are told once, by the command
 
 
@@ -57,8 +59,11 @@ class RunLog:
             raise
         receipts = [load_receipt(receipt_path(self.folder, shard)) for shard in shards]
         books, usage = add_up(each.stages for each in receipts), sum((each.usage for each in receipts), start=Usage())
+        counters = read_progress(self.folder)
+        troubles = {name: counters[counter] for name, counter in _TROUBLES.items()}
         said = f"{name} ended: {_describe(books)}; {_describe_cost(usage)}"
-        self._tell("stage_ended", said, stage=name, **_figures(books, usage, time.monotonic() - began))
+        said += "".join(f", {count:,} {what.replace('_', ' ')}" for what, count in troubles.items() if count)
+        self._tell("stage_ended", said, stage=name, **_figures(books, usage, time.monotonic() - began), **troubles)
 
     def end(self, manifest: Manifest, seconds: float) -> None:
         """Log that the run is finished."""

@@ -129,8 +129,8 @@ def front_matter(
     """Write the card's front matter, which hubs read, and a notice before all else where nothing was kept. `tables`:
     the product first.
 
-    There is a configuration for each table that has rows. The product is loaded by default and no other table is;
-    rejected rows are in no configuration.
+    There is a configuration for each table that has rows. `sft`, or the product where it has no rows, is loaded by
+    default; rejected rows are in no configuration.
     """
     rows, product = Counter[str](), tables[0] if tables else ""
     for file in manifest.files:
@@ -143,8 +143,8 @@ def front_matter(
         }
         for table in present
     ]
-    if rows[product]:
-        configs[0]["default"] = True
+    if default := next((table for table in ("sft", product) if table in present), ""):
+        configs[present.index(default)]["default"] = True
     content = {
         "pretty_name": manifest.run_id,
         **front(sources),

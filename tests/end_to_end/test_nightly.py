@@ -1,11 +1,12 @@
 """Deployments run by workers: a window that lost its worker is finished by the next night's run, which makes its own,
-while another deployment runs beside it.
+while another deployment runs beside it; a third night's key is refused. Prefect's logs alone tell all of it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,19 +25,22 @@ from tests.end_to_end.support import POOL, PRESET, ROOT, Site
 from tests.support import nightly_world
 from tests.support.bundle_world import write_documents
 from tests.support.cluster import children
-from tests.support.model_server import running
+from tests.support.model_server import fail_next, running
 from tests.support.world import write_questions
 from trailforge.flows.nights.windows import read_window
+from trailforge.flows.run_log import LOG
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import KgTrajectory, Trajectory, read_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 IN_FLIGHT = 4
-KILLED, NEXT = "2026-11-20", "2026-11-21"
+KILLED, NEXT, REFUSED = "2026-11-20", "2026-11-21", "2026-11-22"
 """By the day of their windows."""
 BUNDLES = {KILLED: [4, 9], NEXT: [8]}
 """Of the samples, published the day before."""
+OF_REFUSED = [13]
+"""The same of the night whose key is refused."""
 BANDS = "window: {questions: {most: 1}}\n"
 """The first window has two."""
 BESIDE, FLOW = "musique-nightly", "mcts-trajectories"
@@ -49,8 +53,9 @@ class Lab:
 
     def __init__(self, site: Site, folder: Path, model: str) -> None:
         self.site, self.folder, self.out = site, folder, folder / "out"
-        days = {KILLED: "2026-11-19", NEXT: "2026-11-20"}
-        made = [nightly_world.documents_of([days[night]] * len(at), at) for night, at in BUNDLES.items()]
+        days = {KILLED: "2026-11-19", NEXT: "2026-11-20", REFUSED: "2026-11-21"}
+        given = {**BUNDLES, REFUSED: OF_REFUSED}
+        made = [nightly_world.documents_of([days[night]] * len(at), at) for night, at in given.items()]
         write_documents(folder / "documents.jsonl", [each for some in made for each in some])
         (folder / "bands.yaml").write_text(BANDS)
         preset = str(nightly_world.write_preset(folder / "preset.yaml", model, in_flight=IN_FLIGHT))
@@ -90,6 +95,13 @@ class Lab:
     def has_ended(self, run: str) -> bool:
         """Is it over?"""
         return self.state(run)["type"] in {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+
+    def log_of(self, run: str) -> list[tuple[str, str]]:
+        """Of a run and of the runs below it: each line's time and text, in order."""
+        below = {"parent_flow_run_id": {"any_": [run]}}
+        runs = [run, *(each["id"] for each in self.site.ask("flow_runs/filter", flow_runs=below))]
+        lines = self.site.ask("logs/filter", logs={"flow_run_id": {"any_": runs}}, sort="TIMESTAMP_ASC")
+        return [(each["timestamp"], each["message"]) for each in lines]
 
     def asked(self) -> list[str]:
         """Keys of all calls that the model server received, in order."""
@@ -181,6 +193,8 @@ class Nights:
     lab: Lab
     state: dict[str, Any]
     """Of the second night's run."""
+    logs: dict[str, list[tuple[str, str]]]
+    """Prefect's log of each night."""
     beside: str
     """Id of the other deployment's run."""
     received: list[Any]
@@ -210,9 +224,13 @@ def nights(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Nights:
             runs = [lab.schedule(NEXT), lab.schedule_beside(other)]
             worker.until(lambda: all(map(lab.has_ended, runs)), every=2)
             worker.until(lambda: received != [], seconds=60)
+            fail_next(url, *[{"status": 401}] * 200)
+            refused = lab.schedule(REFUSED)
+            worker.until(lambda: lab.has_ended(refused), every=2)
         finally:
             worker.kill()
-    return Nights(lab, lab.state(runs[0]), runs[1], received, said, (folder / "worker.log").read_text())
+    logs = {night: lab.log_of(run) for night, run in ((KILLED, killed), (NEXT, runs[0]), (REFUSED, refused))}
+    return Nights(lab, lab.state(runs[0]), logs, runs[1], received, said, (folder / "worker.log").read_text())
 
 
 def test_each_night_makes_its_window_though_a_worker_is_killed(nights: Nights) -> None:
@@ -224,6 +242,24 @@ def test_each_night_makes_its_window_though_a_worker_is_killed(nights: Nights) -
     assert len(asked) - len(set(asked)) <= IN_FLIGHT
     for night, bundles in BUNDLES.items():
         check_window(nights.lab.out / night, questions=len(bundles))
+
+
+def test_the_logs_alone_tell_what_happened_when_and_what_it_cost(nights: Nights) -> None:
+    """The killed night finishes bundles; the next one goes on with what is missing of it, then makes its own; of the
+    third the refused key is said, and no more."""
+    said = {night: [text for _, text in lines] for night, lines in nights.logs.items()}
+    for night, lines in nights.logs.items():
+        print(night, *(f"{when} {text}" for when, text in lines), sep="\n  ")
+        assert all(when for when, _ in lines)
+    (killed,) = [text for text in said[KILLED] if text.startswith("finished: ")]
+    assert re.search(r"\d+ calls, [\d,]+ tokens", killed)
+    # Prefect sends lines every two seconds, and a kill takes the last ones along; the run's own log has all.
+    own = [json.loads(line) for line in (nights.lab.out / KILLED / "mcts" / LOG).read_text().splitlines()]
+    assert [each["event"] for each in own] == ["run_began", "run_began", "stage_ended", "run_ended"]
+    finished = [text for text in said[NEXT] if text.startswith("finished: ")]
+    assert len(finished) == 5 and all(re.search(r"\d+ calls, [\d,]+ tokens", text) for text in finished)
+    assert not [text for text in said[REFUSED] if text.startswith("finished: ")]
+    assert any(text.startswith(f"window {REFUSED}: ") and "the key is refused" in text for text in said[REFUSED])
 
 
 def test_a_run_of_a_deployment_leaves_rows_and_artifacts(site: Site, nights: Nights) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.model_server import running
+from tests.support.model_server import fail_next, running
 from tests.support.world import write_questions
 from trailforge.flows import execute as module
 from trailforge.flows.execute import RETRIES, RunRequest, execute
@@ -87,6 +87,14 @@ def test_a_run_tells_its_stages_and_what_they_cost(request_: RunRequest, caplog:
     assert heard == [each["message"] for each in told]
     execute(request_)
     assert events(request_.out) == told, "a finished run stays as it is"
+
+
+def test_calls_that_were_tried_again_are_told(request_: RunRequest, url: str) -> None:
+    fail_next(url, {"status": 503}, {"status": 503})
+    execute(request_)
+    _, stage, _ = events(request_.out)
+    assert stage["calls_tried_again"] == 2 and stage["prompts_refused"] == 0
+    assert stage["message"].endswith(", 2 calls tried again")
 
 
 def test_errors_are_told_and_the_next_start_goes_on_in_the_same_file(

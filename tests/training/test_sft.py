@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 from dataclasses import dataclass, replace
@@ -75,6 +76,21 @@ def test_long_conversations_and_those_without_a_trained_token_are_left_out_and_c
     assert left_out == {"too_long": len(rows) - len(kept), "untrained": 0} and left_out["too_long"] > 0
     mute = replace(rows[0], train=(False,) * len(rows[0].messages))
     assert tokenise(tokenizer, [mute], 1024) == ([], {"too_long": 0, "untrained": 1})
+
+
+def test_what_the_steps_take_is_said_before_the_first(
+    rows: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The time is a lower bound: a training of the same rows takes longer."""
+    trained(rows, tiny_model, tmp_path / "out", steps=2)
+    said = re.search(
+        r"8 conversations, ([\d,]+) tokens, ([\d,]+) of them trained; 2 steps of 4 conversations, each at least "
+        r"([\d.]+) s here and about 0\.\d GB of memory", capsys.readouterr().err,
+    )  # fmt: skip
+    assert said is not None
+    figures = json.loads((tmp_path / "out/training.json").read_text())
+    assert int(said[2].replace(",", "")) == figures["trained_tokens_per_epoch"] < int(said[1].replace(",", ""))
+    assert 2 * float(said[3]) <= figures["seconds"]
 
 
 def test_what_was_left_out_is_in_the_figures(rows: Path, tiny_model: Path, tmp_path: Path, tokenizer: Any) -> None:

@@ -16,7 +16,7 @@ from trailforge.protocols import PROTOCOLS, REACT
 from trailforge.schemas import InvalidInput
 from trailforge.training.config import TrainPreset, load_train_preset
 from trailforge.training.exports import messages, slime, trl, verl
-from trailforge.training.exports.common import Export, Progress, has_native
+from trailforge.training.exports.common import DEVICES, Export, Progress, has_native
 from trailforge.training.exports.episodes import export_episodes
 from trailforge.training.frames import CHATML, Frame, frame_of
 from trailforge.training.sets.files import SPLITS, TrainingSet, open_set
@@ -45,12 +45,19 @@ TRAINERS: Mapping[str, Callable[[Export], str]] = MappingProxyType(
 
 
 def export(
-    folder: Path, to: str, out: Path, *, base_model: str | None = None, progress: Progress | None = None
+    folder: Path,
+    to: str,
+    out: Path,
+    *,
+    base_model: str | None = None,
+    devices: int = DEVICES,
+    progress: Progress | None = None,
 ) -> Mapping[str, int]:
     """Write a training set, or the episodes of an evaluation's research agents, in a trainer's format; return rows by
     file.
 
     `base_model`: a model by name or folder, whose marks then stand around the turns, as `train sft` would use them.
+    `devices`: number of devices of the node that the commands are for.
 
     Raises `InvalidInput` for a folder that is no training set, a trainer that is unknown or cannot train in the model's
     marks, a set whose loss leaves out parts of turns, and one that holds nothing the trainer takes; `OutputError` when
@@ -70,15 +77,22 @@ def export(
             file=folder,
         )
     frame = _frame_of(base_model, to) if base_model and not is_native else CHATML
+    preset = preset_for(training_set)
+    if preset.sft.batch_size % devices:
+        problem = (
+            f"the preset {preset.name}'s batch of {preset.sft.batch_size} cannot be parted among {devices} devices"
+        )
+        raise InvalidInput(problem, field="devices")
     with new_folder(out) as temporary:
         made = Export(
             training_set=training_set,
             folder=temporary,
-            preset=preset_for(training_set),
+            preset=preset,
             tell=progress or (lambda what, done, total: None),
             is_native=is_native,
             base_model=base_model or "",
             frame=frame,
+            devices=devices,
         )
         made.text("README.md", TRAINERS[to](made))
         if not made.rows:

@@ -30,6 +30,8 @@ must not learn.
 """
 
 TEMPLATE = "chat_template.jinja"
+DEVICES = 8
+"""Devices of a node, where nothing else is said."""
 STR, INT, FLOAT, BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 MESSAGES = pa.list_(pa.struct([("role", STR), ("content", STR)]))
 
@@ -70,6 +72,8 @@ class Export:
     """The model whose marks stand around the turns; empty: none is named, and the marks are ChatML's."""
     frame: Frame = CHATML
     """The marks around turns, as `train sft` would use them for that model."""
+    devices: int = DEVICES
+    """Number of devices of the node that the commands are for."""
     rows: dict[str, int] = field(default_factory=dict)
     """Number of rows of each file written, by its path in the folder."""
     protocols: Counter[str] = field(default_factory=Counter)
@@ -211,8 +215,12 @@ def truth_json(row: RlRow) -> str:
     return json.dumps(to_dict(row.reward_model.ground_truth), ensure_ascii=False)
 
 
-def readme(title: str, export: Export, sections: Mapping[str, str], *, truth: str = "ground_truth") -> str:
-    """Write the README: files, and the commands that train on them. `truth`: the column that has the ground truth."""
+def readme(
+    title: str, export: Export, sections: Mapping[str, str], *, truth: str = "ground_truth", has_run: str = ""
+) -> str:
+    """Write the README: files, and the commands that train on them. `truth`: the column that has the ground truth.
+    `has_run`: what of the trainer was tried with our rows.
+    """
     files = "\n".join(f"| `{name}` | {rows:,} |" for name, rows in export.rows.items())
     used = sorted({count.dataset for count in export.training_set.manifest.counts})
     presets = "\n".join(
@@ -229,6 +237,7 @@ def readme(title: str, export: Export, sections: Mapping[str, str], *, truth: st
         f"| protocol | rows | preset | reward |\n|---|---|---|---|\n{presets}",
         *_note_rewards(export, truth),
         *_note_pairs(export),
+        *((f"**What of it has run here:** {has_run}.",) if has_run else ()),
         *(f"## {heading}\n\n{text.strip()}" for heading, text in sections.items()),
     ]
     return "\n\n".join(parts) + "\n"
@@ -328,6 +337,10 @@ def search_settings(preset: TrainPreset) -> dict[str, object]:
         "mask_truncated": numbers.mask_truncated,
         "keep_in": "",
     }
+
+
+SHUFFLES = """{} shuffles the rows, which stand in the order of learning, and has no option for that: no row is lost,
+easy before hard is. What that order is worth has not been measured."""
 
 
 def note_omissions(numbers: SftConfig | RlConfig, schedulers: Container[Scheduler]) -> str:

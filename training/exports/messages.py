@@ -14,12 +14,14 @@ from trailforge.training.exports.common import (
     PAIRS,
     SEARCH_NOTE,
     SFT,
+    SHUFFLES,
     STR,
     Export,
     Row,
     fence,
     has,
     learnt,
+    marked_row,
     offered_tools,
     one_command,
     pair_row,
@@ -47,8 +49,7 @@ def write_openrlhf(export: Export) -> str:
     sections = {}
     if has(export, "sft"):
         sections["Supervised training"] = (
-            f"In this folder:\n\n{fence(_openrlhf_command(export))}\n\nOpenRLHF shuffles the rows, which stand "
-            "in the order of learning; it has no option for that."
+            f"In this folder:\n\n{fence(_openrlhf_command(export))}\n\n{SHUFFLES.format('OpenRLHF')}"
         )
     if has(export, "rl"):
         export.text("search.yaml", yaml.safe_dump(search_settings(export.preset), sort_keys=False))
@@ -58,7 +59,13 @@ def write_openrlhf(export: Export) -> str:
             "`openrlhf.cli.train_dpo` reads `pairs/` by keys of the names `prompt`, `chosen` and `rejected`, with the "
             "tokenizer's chat template applied."
         )
-    return readme("For OpenRLHF", export, sections | {"Masks and template": template_note(export)}, truth="label")
+    return readme(
+        "For OpenRLHF",
+        export,
+        sections | {"Masks and template": template_note(export)},
+        truth="label",
+        has_run="its `SFTDataset` (0.11.2) and its reading of an agent's answer, on a CPU; none of its trainer, no GPU",
+    )
 
 
 _RL_TEXT = f"""`openrlhf.cli.train_ppo_ray` reads `rl/` with `--data.input_key prompt --data.label_key label
@@ -107,13 +114,26 @@ def openai_row(row: SftRow) -> Row:
 
 
 def write_openai(export: Export) -> str:
-    """Write conversations in OpenAI's form; return the README."""
-    export.json_lines("sft", lambda row, split, number: openai_row(row))
-    return readme("JSON Lines in OpenAI's form", export, {"Masks": _WEIGHTS})
+    """Write conversations as plain messages in OpenAI's form; return the README."""
+    export.json_lines("sft", _weighted)
+    return readme("JSON Lines in OpenAI's form", export, {"Masks": _WEIGHTS} if has(export, "sft") else {})
 
 
-_WEIGHTS = """`weight` is 0 at turns of the agent without loss. `reasoning_content` is the thought of a turn, as
-servers of reasoning models give and take it; OpenAI's own fine-tuning knows no such field."""
+def _weighted(row: SftRow, split: str, number: int) -> Row:
+    """Without native calls, what a search brought is a user's turn: a `tool` turn would have to answer a call."""
+    if row.native is not None:
+        return openai_row(row)
+    turns = [
+        {"role": message["role"], "content": message["content"]}
+        | ({"weight": message["weight"]} if message["role"] == "assistant" else {})
+        for message in marked_row(row, "weight", int)["messages"]
+    ]
+    return {"messages": turns}
+
+
+_WEIGHTS = """`weight` is 0 at turns of the agent without loss, as OpenAI's fine-tuning reads it. Searches are tags in
+the agent's text, and results are turns of the user; where the model made native tool calls, these and `tools` stand as
+they were. `sft/` is in the order of learning. Questions and pairs are not here: `--to trl` has them."""
 
 
 def write_sharegpt(export: Export) -> str:
@@ -128,15 +148,16 @@ def write_sharegpt(export: Export) -> str:
     if has(export, "pairs"):
         sections["Training on pairs"] = "`--stage dpo` with `--dataset trailforge_pairs_train`."
     if has(export, "sft"):
+        command = fence(_llamafactory_command(export))
         sections["Supervised training"] = (
-            f"In this folder, on {_GPUS} devices:\n\n{fence(_llamafactory_command(export))}\n\nA model that is too "
-            "large to train on one of them also wants `--deepspeed` with a configuration of LLaMA-Factory's "
+            f"In this folder, on {export.devices} devices:\n\n{command}\n\nA model that is "
+            "too large to train on one of them also wants `--deepspeed` with a configuration of LLaMA-Factory's "
             "`examples/deepspeed/`."
         )
-    return readme("As ShareGPT", export, sections)
+    ran = "nothing of LLaMA-Factory (0.9.5): the command was compared with a list of its options"
+    return readme("As ShareGPT", export, sections, has_run=ran)
 
 
-_GPUS = 8
 _COLUMNS = {
     "formatting": "sharegpt",
     "columns": {"messages": "conversations", "system": "system"},
@@ -258,7 +279,7 @@ def _llamafactory_command(export: Export) -> str:
         "--dataset_dir . --dataset trailforge_train",
         "--model_name_or_path $MODEL --output_dir sft-model --disable_shuffling",
         f"--cutoff_len {numbers.max_tokens}",
-        f"--per_device_train_batch_size 1 --gradient_accumulation_steps {numbers.batch_size // _GPUS}",
+        f"--per_device_train_batch_size 1 --gradient_accumulation_steps {numbers.batch_size // export.devices}",
         f"--num_train_epochs {numbers.epochs} --learning_rate {numbers.learning_rate}",
         f"--lr_scheduler_type {numbers.transformers_scheduler} --warmup_ratio {numbers.warmup_ratio} --bf16",
     )

@@ -60,6 +60,7 @@ def write(export: Export) -> str:
         export,
         sections | {"Masks and template": template_note(export)},
         truth="reward_model.ground_truth",
+        has_run="its `Sample` (624b824) with a scripted router, and the rule of its masks; none of its trainer, no GPU",
     )
 
 

@@ -56,7 +56,6 @@ RL = schema(
         ("difficulty", FLOAT),
     ]
 )
-_GPUS = 8
 
 
 def write(export: Export) -> str:
@@ -73,13 +72,13 @@ def write(export: Export) -> str:
         sections["Supervised training"] = _TOKENS_TEXT if export.base_model else _CALLS_TEXT
     elif has(export, "sft"):
         export.text("sft.yaml", _yaml(_sft_settings(export)))
-        export.text(ACCELERATE, _yaml(accelerate_config(LaunchConfig(devices_per_node=_GPUS))))
+        export.text(ACCELERATE, _yaml(accelerate_config(LaunchConfig(devices_per_node=export.devices))))
         command = fence(f"accelerate launch --config_file {ACCELERATE} -m trl.scripts.sft --config sft.yaml")
         sections["Supervised training"] = (
             f"In this folder:\n\n{command}\n\nA message's `train` says whether the loss is taken on it; the template "
             f"`{TEMPLATE}` reads it. The rows stand in the order of learning, so they are not shuffled. `{ACCELERATE}` "
-            f"spreads the model over {_GPUS} devices of one node (FSDP2); for another number of them change "
-            "`gradient_accumulation_steps` too."
+            f"spreads the model over {export.devices} devices of one node (FSDP2); `--devices` of the export is for "
+            "another number."
         )
     if has(export, "rl"):
         sections["Reinforcement learning"] = _RL_TEXT
@@ -90,10 +89,15 @@ def write(export: Export) -> str:
             f"In this folder, with the numbers of the preset `{preset.name}`:\n\n{command}\n\nPairs of several "
             "protocols are trained together; `protocol` tells them apart."
         )
-        export.text(ACCELERATE, _yaml(accelerate_config(LaunchConfig(devices_per_node=_GPUS))))
+        export.text(ACCELERATE, _yaml(accelerate_config(LaunchConfig(devices_per_node=export.devices))))
     if not export.is_native:
         sections["Masks and template"] = template_note(export)
-    return readme("For TRL", export, sections)
+    return readme(
+        "For TRL",
+        export,
+        sections,
+        has_run="TRL's own trainers on these files, on a CPU, with a small model; no GPU and no FSDP",
+    )
 
 
 def _native(export: Export) -> Make:
@@ -124,8 +128,6 @@ with the first turn that is trained; results of tools stand in it, too. Train wi
 `assistant_only_loss=True`: TRL then takes a training template of its own, which may show earlier thoughts that the
 model's own template drops. With `--base-model` the rows are tokens of what a server reads, and no template is needed.
 `arguments` of calls are JSON as text; a template that writes them by `tojson` needs them as objects."""
-
-
 _RL_TEXT = """`trailforge train rl` trains on TRL with a rollout that searches; it reads the training set itself and
 no file from here. For a script of your own: TRL answers in one turn, and a search agent needs a `rollout_func`.
 `trailforge.training.trl.rollouts.SearchRollouts` is one, for prompts that are ids of rows, and
@@ -177,7 +179,7 @@ def _sft_settings(export: Export) -> dict[str, object]:
         "eos_token": export.frame.end,
         "max_length": numbers.max_tokens,
         "per_device_train_batch_size": 1,
-        "gradient_accumulation_steps": numbers.batch_size // _GPUS,
+        "gradient_accumulation_steps": numbers.batch_size // export.devices,
         "num_train_epochs": numbers.epochs,
         "learning_rate": numbers.learning_rate,
         "lr_scheduler_type": numbers.transformers_scheduler,
@@ -206,7 +208,7 @@ def _dpo_settings(export: Export, numbers: DpoConfig) -> dict[str, object]:
         "max_length": numbers.max_tokens,
         "beta": numbers.beta,
         "per_device_train_batch_size": 1,
-        "gradient_accumulation_steps": numbers.batch_size // _GPUS,
+        "gradient_accumulation_steps": numbers.batch_size // export.devices,
         "num_train_epochs": numbers.epochs,
         "learning_rate": numbers.learning_rate,
         "lr_scheduler_type": numbers.transformers_scheduler,

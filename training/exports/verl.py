@@ -22,12 +22,14 @@ from trailforge.training.adapters.search_episodes import read_settings
 from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainerConfig, TrainPreset, describe_preset
 from trailforge.training.exports.common import (
     BOOL,
+    DEVICES,
     FLOAT,
     INT,
     MESSAGES,
     NO_VERL_SFT,
     SEARCH_NOTE,
     SFT,
+    SHUFFLES,
     STR,
     Export,
     Row,
@@ -77,7 +79,6 @@ RL = schema(
         ("extra_info", _EXTRA),
     ]
 )
-_GPUS = 8
 _SCHEDULERS: tuple[Scheduler, ...] = ("constant", "cosine")
 """That verl's FSDP engine knows (0.9.1, `verl/workers/config/optimizer.py`)."""
 _LOSS = {"token": "token-mean", "sequence": "seq-mean-token-mean"}
@@ -89,7 +90,7 @@ class VerlOptions:
 
     nodes: int = 1
     """Machines of the Ray cluster in which the script is started; a cluster of one is started by verl itself."""
-    devices_per_node: int = _GPUS
+    devices_per_node: int = DEVICES
     memory: float = 0.5
     """Share of each device for vLLM while it samples; verl frees it to train."""
     tensor_parallel: int = 1
@@ -132,8 +133,8 @@ def write(export: Export) -> str:
     export.template()
     if has(export, "sft"):
         sections["Supervised training"] = (
-            f"In this folder:\n\n{fence(_sft_command(export))}\n\nverl shuffles the rows, which stand in the order of "
-            f"learning; it has no option for that.{note_omissions(export.preset.sft, _SCHEDULERS)}"
+            f"In this folder:\n\n{fence(_sft_command(export))}\n\n{SHUFFLES.format('verl')}"
+            f"{note_omissions(export.preset.sft, _SCHEDULERS)}"
         )
     if has(export, "rl"):
         loop = {"name": AGENT, "_target_": AGENT_LOOP, "search": search_settings(export.preset)}
@@ -142,12 +143,9 @@ def write(export: Export) -> str:
             f"In this folder, with the packages of verl's extra `verl-core` and vLLM:\n\n{fence(_rl_command(export))}"
             f"\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}{note_omissions(export.preset.rl, _SCHEDULERS)}"
         )
-    return readme(
-        "For verl",
-        export,
-        sections | {"Masks and template": template_note(export)},
-        truth="reward_model.ground_truth",
-    )
+    sections["Masks and template"] = template_note(export)
+    has_run = "dataset, agent loop, weights and loss of 0.9.1 on a CPU; not its whole trainer, and no GPU"
+    return readme("For verl", export, sections, truth="reward_model.ground_truth", has_run=has_run)
 
 
 def rl_row(row: RlRow, split: str, number: int) -> Row:
@@ -184,7 +182,7 @@ training preset of your own, with a judge or other constants, add
 def _sft_command(export: Export) -> str:
     numbers = export.preset.sft
     return one_command(
-        f"torchrun --standalone --nproc_per_node={_GPUS} -m verl.trainer.sft_trainer",
+        f"torchrun --standalone --nproc_per_node={export.devices} -m verl.trainer.sft_trainer",
         "data.train_files=sft/train.parquet",
         f"data.val_files={validation_of(export, 'sft')}",
         "data.messages_key=messages",
@@ -195,11 +193,11 @@ def _sft_command(export: Export) -> str:
         "model.path=$MODEL",
         *_optimizer("optim", numbers),
         f"trainer.total_epochs={numbers.epochs}",
-        *_trainer("sft", numbers),
+        *_trainer("sft", numbers, export.devices),
     )
 
 
-def _trainer(stage: str, numbers: SftConfig | RlConfig, devices: int = _GPUS, log: str = "tensorboard") -> list[str]:
+def _trainer(stage: str, numbers: SftConfig | RlConfig, devices: int = DEVICES, log: str = "tensorboard") -> list[str]:
     """Names, logs without an account, checkpoints: verl's RL writes none, not even at its end, without an interval."""
     return [
         "trainer.project_name=trailforge",
@@ -234,7 +232,7 @@ def _rl_command(export: Export) -> str:
     return one_command(
         "python3 -m verl.trainer.main_ppo",
         *rl_arguments(export.preset.rl, VerlOptions(), prompt_room(export.training_set), validation_of(export, "rl")),
-        *_trainer("rl", export.preset.rl),
+        *_trainer("rl", export.preset.rl, export.devices),
     )
 
 

@@ -17,6 +17,7 @@ from itertools import chain
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import yaml
 
 from trailforge.pipelines.engine import new_folder, sha256_of
 from trailforge.pipelines.runs import MANIFEST, FinishedRun
@@ -127,8 +128,51 @@ def make_training_set(
             measured=measured.name,
         )
         check(folder, manifest)
-        (folder / MANIFEST).write_text(json.dumps(to_dict(manifest), indent=1), encoding="utf-8")
+        _write_texts(folder, manifest)
     return manifest
+
+
+def _write_texts(folder: Path, manifest: SetManifest) -> None:
+    (folder / "README.md").write_text(describe_set(manifest), encoding="utf-8")
+    (folder / MANIFEST).write_text(json.dumps(to_dict(manifest), indent=1), encoding="utf-8")
+
+
+def describe_set(manifest: SetManifest) -> str:
+    """Write the README of a training set: what it holds and the line that loads it. Its front matter lets
+    `datasets` load each table by its name, `sft` by default.
+    """
+    rows = Counter[tuple[str, str]]()
+    for count in manifest.counts:
+        rows[count.table, count.split] += count.rows
+    configs: list[dict[str, object]] = []
+    for table in TABLES:
+        splits = [split for split in SPLITS if rows[table, split]]
+        files = [{"split": split, "path": f"{table}/{split}/*.parquet"} for split in splits]
+        if files:
+            configs.append({"config_name": table, "data_files": files})
+    configs[0]["default"] = True
+    lines = "\n".join(f"| `{table}` | {split} | {number:,} |" for (table, split), number in rows.items() if number)
+    first = configs[0]["config_name"]
+    return f"""---
+{yaml.safe_dump({"configs": configs}, sort_keys=False)}---
+# A training set of trailforge
+
+Made of {", ".join(sorted({each.dataset for each in manifest.inputs}))}.
+
+```python
+from datasets import load_dataset
+
+rows = load_dataset("FOLDER", "{first}")  # the path of this folder; the loss is on turns with `train`
+```
+
+| table | split | rows |
+|---|---|---:|
+{lines}
+
+Rows stand in the order in which to learn them. `manifest.json` has runs, settings, books and hashes; `rejected/` has
+what was left out, each row with its reason. `trailforge train sft` trains on this folder, `trailforge export` writes it
+for other trainers.
+"""
 
 
 def check(folder: Path, manifest: SetManifest) -> None:

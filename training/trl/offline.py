@@ -18,7 +18,7 @@ from trailforge.training.native import conversation_of, native_tokens
 from trailforge.training.processes import log, processes
 from trailforge.training.sets.files import open_set, rows_of
 from trailforge.training.trl.fit import begin, count_accumulated, deciding, finish, fit, peft_config, trainer_arguments
-from trailforge.training.trl.memory import check_memory
+from trailforge.training.trl.memory import check_memory, describe_work
 from trailforge.training.weights import Base, load_base, load_model, load_tokenizer
 from trailforge.training.weights import base_model as resolved
 
@@ -64,11 +64,13 @@ def train_sft(
     decided = {"config": deciding(config)}
     checkpoint = begin("sft", source, training_set, out, decided, max_steps=max_steps, resume=resume)
     trainer = _trainer(base, examples, arguments, config)
+    lengths, trained = [len(each.input_ids) for each in examples], sum(sum(each.mask) for each in examples)
+    log(describe_work(base.model, config, lengths, trained=trained, max_steps=max_steps))
     done = fit(trainer, out, checkpoint)
     figures = {
         "rows": len(examples),
         "left_out": left_out,
-        "trained_tokens_per_epoch": sum(sum(example.mask) for example in examples),
+        "trained_tokens_per_epoch": trained,
         "loss": done.training_loss,
         "losses": [entry["loss"] for entry in trainer.state.log_history if "loss" in entry],
     }

@@ -82,6 +82,10 @@ def exported(made_set: TrainingSet, tmp_path_factory: pytest.TempPathFactory) ->
     return {name: home / name for name in TRAINERS}
 
 
+LINES = ("sharegpt", "openai")
+"""Written as JSON Lines."""
+
+
 def rows_of(folder: Path, table: str) -> list[dict[str, Any]]:
     """Rows for training."""
     return pq.read_table(folder / table / "train.parquet").to_pylist()
@@ -123,7 +127,7 @@ def turn_by_turn(messages: list[dict[str, Any]]) -> MaskedTokens:
     return MaskedTokens(input_ids=ids, labels=labels)
 
 
-@pytest.mark.parametrize("name", [name for name in TRAINERS if name not in ("sharegpt", "openai")])
+@pytest.mark.parametrize("name", [name for name in TRAINERS if name not in LINES])
 def test_no_value_is_null_and_no_row_is_lost(made_set: TrainingSet, exported: dict[str, Path], name: str) -> None:
     """At any depth; rows in the order of learning."""
     for table, record in (("sft", SftRow), ("rl", RlRow)):
@@ -171,14 +175,49 @@ def test_no_trainer_learns_the_answer_of_a_row_that_is_there_for_its_searches(tm
     )
     export(tmp_path / "set", name, tmp_path / "out")
     written = [path for path in (tmp_path / "out" / "sft").iterdir() if path.stem == "train"]
-    if name == "sharegpt":
+    if name in LINES:
         (view,) = map(json.loads, written[0].read_text().splitlines())
-        said = [turn["value"] for turn in view["conversations"]]
-    elif name == "openai":
-        said = [turn["content"] for turn in json.loads(written[0].read_text())["messages"]]
+        said = [turn.get("value") or turn["content"] for turn in view.get("conversations") or view["messages"]]
     else:
         said = [turn["content"] for turn in rows_of(tmp_path / "out", "sft")[0]["messages"]]
     assert said[-1] == row.messages[-3].content and row.messages[-1].content not in said
+
+
+def test_plain_messages_weigh_the_agents_turns(made_set: TrainingSet, exported: dict[str, Path]) -> None:
+    """In the order of learning; a turn without loss has weight 0, and no other turn has any."""
+    lines = (exported["openai"] / "sft" / "train.jsonl").read_text().splitlines()
+    for row, line in zip(ours(made_set), lines, strict=True):
+        view = json.loads(line)["messages"]
+        assert {turn["role"] for turn in view} <= {"system", "user", "assistant"}
+        assert [turn["content"] for turn in view] == [
+            message.content for message, _ in zip(row.messages, view, strict=False)
+        ]
+        weights = [turn.get("weight") for turn in view]
+        assert weights == [
+            int(train) if turn["role"] == "assistant" else None for train, turn in zip(row.train, view, strict=False)
+        ]
+    assert len(list((exported["openai"]).rglob("*.jsonl"))) == 2
+
+
+def test_commands_are_for_the_devices_that_are_named(made_set: TrainingSet, tmp_path: Path) -> None:
+    said = {"verl": "--nproc_per_node=2 ", "trl": "over 2 devices", "sharegpt": "on 2 devices"}
+    for name, text in said.items():
+        export(made_set.folder, name, tmp_path / name, devices=2)
+        assert text in (tmp_path / name / "README.md").read_text()
+    numbers = yaml.safe_load((tmp_path / "trl/sft.yaml").read_text())
+    assert numbers["gradient_accumulation_steps"] * 2 == load_train_preset("msearcher").sft.batch_size
+    assert "trainer.n_gpus_per_node=2" in (tmp_path / "verl/README.md").read_text()
+    with pytest.raises(InvalidInput, match="batch of 32 cannot be parted among 3 devices"):
+        export(made_set.folder, "trl", tmp_path / "three", devices=3)
+    assert not (tmp_path / "three").exists()
+
+
+@pytest.mark.parametrize("name", [name for name in TRAINERS if name != "openai"])
+def test_a_readme_says_what_of_the_trainer_has_run(exported: dict[str, Path], name: str) -> None:
+    text = (exported[name] / "README.md").read_text()
+    assert "**What of it has run here:** " in text
+    shuffles = "has not been measured" in text
+    assert shuffles == (name in ("verl", "openrlhf"))
 
 
 def test_chat_template_is_ours(exported: dict[str, Path]) -> None:

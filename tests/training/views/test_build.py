@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import datasets
 import pytest
 
 from tests.support import finished_runs as made
@@ -94,6 +97,21 @@ def test_all_data_sets_in_one(tmp_path: Path, runs: list[Path]) -> None:
     assert truths["island"].dag_text == ISLAND.dag_text and len(truths["island"].support_titles) == 3
     assert {row.corpus_id for row in rl if row.data_source == "mcts_trajectories"} == {"mcts_trajectories-mcts"}
     assert not reasons(tmp_path / "out")
+
+
+def test_the_readme_has_the_line_that_loads_the_set(
+    tmp_path: Path, runs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it stands there; `sft` comes where no table is named."""
+    made_set = build(runs, tmp_path / "out", HALF)
+    (block,) = re.findall(r"```python\n(.*?)```", (made_set.folder / "README.md").read_text(), re.DOTALL)
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    names: dict[str, Any] = {}
+    exec(block.replace("FOLDER", str(made_set.folder)), names)
+    counted = {split: made_set.row_count("sft", split) for split in ("train", "validation")}
+    assert {split: len(rows) for split, rows in names["rows"].items()} == counted
+    by_default: Any = datasets.load_dataset(str(made_set.folder), split="train")
+    assert by_default.num_rows == counted["train"]
 
 
 def test_a_prompt_is_how_the_trajectories_begin(tmp_path: Path, runs: list[Path]) -> None:
