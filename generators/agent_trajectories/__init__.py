@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from trailforge.generators.earlier_reasons import EARLIER_REASONS
 from trailforge.generators.searched import KG_FILTER, QUESTION_HINTS, SEARCHED
 from trailforge.pipelines import DataSet, RunOption, Stage, Table
 from trailforge.protocols import REACT, SEARCH_R1
@@ -60,6 +61,7 @@ DATASET = DataSet(
         "kg": RunOption(help="Knowledge graph (from `kg build`), for agents that search one.", takes=Path),
         "kg_filter": KG_FILTER,
     },
+    earlier_reasons=EARLIER_REASONS[NAME],
     hints=QUESTION_HINTS,
     demo="demo",
     examples=(

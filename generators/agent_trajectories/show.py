@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from trailforge.generators.agent_trajectories import NAME
+from trailforge.generators.earlier_reasons import with_earlier
 from trailforge.pipelines.runs import OpenRun
 from trailforge.pipelines.show import (
     Chips,
@@ -24,7 +26,7 @@ from trailforge.schemas import AgentTrajectory, ContrastivePair
 
 _MEANINGS = {
     "unfinished": "1: it gives an answer",
-    "malformed": "rules of the protocol's grammar that it breaks",
+    "malformed_conversation": "rules of the protocol's grammar that it breaks",
     "doubtful_gold": "1: the gold answer is not of the kind that is asked for",
     "ambiguous_answer": "right answers that it lists, where it is a list of such",
     "near_miss": "1: wrong, and part of a gold answer's name",
@@ -36,7 +38,8 @@ _MEANINGS = {
     "ungrounded_answer": "turns it was given that state the answer which its searches brought",
     "other_answers": "facts behind its answer for which another answer was found, too",
     "unstated_answer": "facts behind its answer that were not found when it was read once more",
-    "answer_leaked": "turns that say the answer before anything it was given does, or a hop's against the rule for it",
+    "answer_before_read": "turns that say the answer before anything it was given does, or a hop's against the rule "
+    "for it",
     "speaks_of_data_set": "turns that speak of the index or of how the question was made",
     "repeated_search": "searches that ask what was asked before",
     "right_by_chance": "share of the draws on the question that are right, corrected for chance",
@@ -99,7 +102,11 @@ def _searches(row: AgentTrajectory) -> Parts:
 def _reasons(row: AgentTrajectory) -> Parts:
     said = "; ".join(row.memory_answers) or "nobody was asked"
     origin = provenance(row.provenance, uid=row.uid, question_id=row.question_id, agent_config=row.agent_config)
-    return [Scores(row.filters, _MEANINGS), Note(f"Without any search the model says: {said}"), origin]
+    return [
+        Scores(row.filters, with_earlier(_MEANINGS, NAME)),
+        Note(f"Without any search the model says: {said}"),
+        origin,
+    ]
 
 
 def _calls(row: AgentTrajectory) -> Parts:
@@ -117,7 +124,9 @@ def _contrast(run: OpenRun, row: ContrastivePair) -> Parts:
 def _measures_of(run: OpenRun, uid: str) -> Parts:
     """What the filters measured of a side of a pair; nothing where the run no longer has its episode."""
     row = find_side(run, "agent_trajectories", uid, AgentTrajectory)
-    return [] if row is None else [Fold("What the filters measured", [Scores(row.filters, _MEANINGS)])]
+    return (
+        [] if row is None else [Fold("What the filters measured", [Scores(row.filters, with_earlier(_MEANINGS, NAME))])]
+    )
 
 
 SHOW = Show(

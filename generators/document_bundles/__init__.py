@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from trailforge.doors import lazy_names
+from trailforge.generators.earlier_reasons import EARLIER_REASONS
 from trailforge.pipelines import DataSet, RunOption, Stage, Table
 from trailforge.protocols import R_SEARCH
 from trailforge.schemas import (
@@ -136,6 +137,7 @@ DATASET = DataSet(
         "work/bundling": r"(vectors|sources|days|windows|names|weights|sketches)\.npy|part-\d+\.json|made_of",
     },
     about="Turn documents of several sources into bundles, and bundles into multi-hop questions with plans (R-Search).",
+    earlier_reasons=EARLIER_REASONS[NAME],
     hints={
         "no_question": "documents of a bundle share too little that can be asked for: give more documents about the "
         "same people, places and events; the demo preset's writer needs names that several texts have",
@@ -143,11 +145,14 @@ DATASET = DataSet(
         "no_shared_name": "documents that are near share no name: give more about the same people, places and events",
         "other_matter": "documents that share a subject tell of different events: give more reports of the same ones, "
         "or lower bundles.min_retold",
-        "single_source": "bundles want several sources: give files of other publishers, or say FILE:source=each where "
-        "each document is a source of its own",
+        **dict.fromkeys(
+            ("same_source", "quotes_one_source"),
+            "bundles want several sources: give files of other publishers, or say FILE:source=each where each document "
+            "is a source of its own",
+        ),
         "other_time": "documents that are near are too far apart in time: see the preset's time window",
         **dict.fromkeys(
-            ("too_short", "too_long", "markup", "few_letters", "other_language", "junk"),
+            ("too_few_words", "too_many_words", "markup", "few_letters", "other_language", "junk"),
             "documents are no running text in the preset's language and lengths: see its section `content`",
         ),
         **dict.fromkeys(
@@ -159,7 +164,7 @@ DATASET = DataSet(
             "questions rest on one document: give documents that complete each other, or take another model",
         ),
         **dict.fromkeys(
-            ("unsupported_quote", "bad_options", "no_key_facts", "invalid_plan", "answer_in_question", "poor_question"),
+            ("unsupported_quote", "bad_options", "no_key_facts", "invalid_plan", "answer_given_away", "poor_question"),
             "the model does not write questions as it is asked to: take another model",
         ),
         "evidence_not_found": "searches do not bring the evidence: see the preset's `tools`",

@@ -4,6 +4,7 @@ differ."""
 from typing import TYPE_CHECKING
 
 from trailforge.doors import lazy_names
+from trailforge.generators.earlier_reasons import EARLIER_REASONS
 from trailforge.generators.searched import GRAPH
 from trailforge.pipelines import DataSet, RunOption, Stage, Table
 from trailforge.protocols import KG_SEARCH
@@ -78,18 +79,20 @@ DATASET = DataSet(
     beside={"plots": r"funnel\.png"},
     lists={"questions.jsonl": f"{_HERE}.select:line_of"},
     about="Make multi-hop questions from a knowledge graph's facts, each with one answer in the graph.",
+    earlier_reasons=EARLIER_REASONS[NAME],
     hints={
-        "closed_book": "the model knows the answers by heart: sample more paths (--count), or from a less known graph",
-        "malformed": "the model does not keep to the form that it is asked in: take another model",
+        "right_from_memory": "the model knows the answers by heart: sample more paths (--count), or from a less known "
+        "graph",
+        "malformed_question": "the model does not keep to the form that it is asked in: take another model",
         **dict.fromkeys(
-            ("malformed_reply", "start_missing", "ungrounded_name", "bridge_named", "answer_in_question"),
+            ("malformed_reply", "start_missing", "ungrounded_name", "bridge_named", "answer_named"),
             "the model does not word the facts as it is asked to: take another model, or `writer: {kind: templates}`",
         ),
         **dict.fromkeys(
             ("not_unique", "shortcut"), "the graph has several entities for what is asked: give it more facts of each"
         ),
         **dict.fromkeys(
-            ("other_answers", "doubtful_fact", "unclear_question"),
+            ("ambiguous_question", "doubtful_fact", "unclear_question"),
             "the model doubts facts or wording: see whether the graph is right, or set `filters: {check: false}`",
         ),
         "agreed_otherwise": "the model reads other facts out of the questions: take another model",

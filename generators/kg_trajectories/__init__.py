@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from trailforge.doors import lazy_names
+from trailforge.generators.earlier_reasons import EARLIER_REASONS
 from trailforge.generators.searched import GRAPH, KG_FILTER, QUESTION_HINTS, SEARCHED
 from trailforge.pipelines import DataSet, Stage, Table
 from trailforge.protocols import KG_SEARCH
@@ -65,6 +66,7 @@ DATASET = DataSet(
     show=f"{_HERE}.show:SHOW",
     beside={"plots": r"(funnel|rewards)\.png"},
     about="Turn questions into annotated search episodes over documents and a knowledge graph (DynaSearcher).",
+    earlier_reasons=EARLIER_REASONS[NAME],
     hints=QUESTION_HINTS,
     demo="demo",
     own_options={"kg": GRAPH, "kg_filter": KG_FILTER, **SEARCHED},

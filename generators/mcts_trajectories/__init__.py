@@ -1,5 +1,6 @@
 """Turn questions into search trees, trajectories and SFT rows (MSearcher)."""
 
+from trailforge.generators.earlier_reasons import EARLIER_REASONS
 from trailforge.generators.searched import QUESTION_HINTS, SEARCHED
 from trailforge.pipelines import DataSet, Stage, Table
 from trailforge.protocols import REACT
@@ -47,6 +48,7 @@ DATASET = DataSet(
     beside={"plots": r"funnel\.png"},
     about="Turn multi-hop questions into correct and self-reflective search trajectories (MSearcher).",
     own_options=SEARCHED,
+    earlier_reasons=EARLIER_REASONS[NAME],
     hints=QUESTION_HINTS,
     demo="demo",
     preview={"limit": 2},

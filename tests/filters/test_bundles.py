@@ -13,7 +13,7 @@ from tests.support.growth import is_linear
 from trailforge.filters.answers import names_two_sides
 from trailforge.filters.bundle_twins import duplicate_question, used_fact
 from trailforge.filters.bundles import (
-    answer_in_question,
+    answer_given_away,
     bad_options,
     benchmarks_of,
     calculated,
@@ -22,7 +22,7 @@ from trailforge.filters.bundles import (
     invalid_plan,
     judge_unread,
     named_by_score,
-    single_source,
+    quotes_one_source,
     stale_document,
     too_few_documents,
     unrelated_hops,
@@ -98,12 +98,12 @@ def test_hops_join_two_documents_of_the_bundle() -> None:
 
 def test_hops_join_two_sources() -> None:
     of_one = DOCUMENTS | {"arxiv:2": replace(PAPER, source="news", kind="news")}
-    verdict = single_source(question(), of_one)
+    verdict = quotes_one_source(question(), of_one)
     assert (verdict.keep, verdict.score, verdict.detail) == (False, 1.0, "all evidence is of news")
-    assert single_source(question(), DOCUMENTS).score == 2.0
+    assert quotes_one_source(question(), DOCUMENTS).score == 2.0
     papers = {id: replace(document, source="arxiv", kind="academic") for id, document in DOCUMENTS.items()}
-    assert single_source(question(), papers).score == 2.0  # a paper is a source by itself
-    assert single_source(quoting(("news:1", "a"), ("news:1", "b")), DOCUMENTS).keep
+    assert quotes_one_source(question(), papers).score == 2.0  # a paper is a source by itself
+    assert quotes_one_source(quoting(("news:1", "a"), ("news:1", "b")), DOCUMENTS).keep
 
 
 def apart(first: str, second: str, **changes: Any) -> Verdict:
@@ -167,12 +167,12 @@ def test_options_and_answers_have_the_form_of_their_type(row, problem: str | Non
 
 def test_an_answer_that_the_question_or_the_plan_tells_is_leaked() -> None:
     told = question(question="Who of the University of Bergen designed the turbine?")
-    assert not answer_in_question(told).keep
+    assert not answer_given_away(told).keep
     planned = question(dag_nodes=(PlanNode(node_id="A", query="university of Bergen, blades", tool="Academic"),))
-    assert answer_in_question(planned).detail == "'University of Bergen' stands in 'university of Bergen, blades'"
-    assert answer_in_question(choice("A", "B", "C")).keep
+    assert answer_given_away(planned).detail == "'University of Bergen' stands in 'university of Bergen, blades'"
+    assert answer_given_away(choice("A", "B", "C")).keep
     sides = question(question="Which has fewer parameters, FUSION or the snnTrans-DHZ?", answer="snnTrans-DHZ")
-    assert answer_in_question(sides).keep and not answer_in_question(replace(sides, answer="parameters")).keep
+    assert answer_given_away(sides).keep and not answer_given_away(replace(sides, answer="parameters")).keep
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_other_words_of_a_sentence_are_another_fact() -> None:
 def test_the_answer_may_stand_in_a_list_to_choose_from(asked: str, answer: str, is_listed: bool) -> None:
     row = question(question=asked, answer=answer, dag_nodes=())
     assert names_two_sides(row) == is_listed
-    assert answer_in_question(row).keep == (is_listed or answer not in asked)
+    assert answer_given_away(row).keep == (is_listed or answer not in asked)
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ _MOST_FILES = 64
 """Of documents, held at once."""
 _WHY_LEFT: dict[LeftoverReason, str] = {
     "alone": "in no bundle: no document that is left is near it",
-    "single_source": "in no bundle: what would go with it is of its own source",
+    "same_source": "in no bundle: what would go with it is of its own source",
     "other_time": "in no bundle: what would go with it is out of the window of days",
     "no_shared_name": "in no bundle: what is near it speaks of none of the names that it speaks of",
     "copy": "in no bundle: what would go with it holds the same text",

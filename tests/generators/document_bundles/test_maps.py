@@ -13,7 +13,7 @@ from trailforge.generators.document_bundles import maps
 from trailforge.generators.document_bundles.bundling.config import Bundling, Leftover
 from trailforge.generators.document_bundles.maps import principal_axes
 
-BUNDLING = Bundling(bundles=((0, 1), (2, 3, 4)), leftovers=(Leftover(5, "single_source"), Leftover(6, "alone")))
+BUNDLING = Bundling(bundles=((0, 1), (2, 3, 4)), leftovers=(Leftover(5, "same_source"), Leftover(6, "alone")))
 NOTHING = Bundling(bundles=(), leftovers=())
 
 
