@@ -26,7 +26,7 @@ def vectors(count: int) -> np.ndarray:
 def test_sizes(texts: list[str]) -> None:
     png = maps.bundle_sizes(BUNDLING)
     assert min(pixels(png)) > 200 and png == maps.bundle_sizes(BUNDLING)
-    assert {"2 documents", "3 documents", "single source", "alone", "2 bundles", "2 documents left over"} <= set(texts)
+    assert {"2 documents", "3 documents", "same source", "alone", "2 bundles", "2 documents left over"} <= set(texts)
     assert maps.bundle_sizes(NOTHING) != png
 
 
