@@ -62,10 +62,8 @@ def reject_too_long(tokens: int, most: int, searches: int | None = None, most_se
     """
     keep, detail = tokens <= most, f"{tokens} tokens (at most {most})"
     if searches is not None:
-        keep, detail = (
-            keep and searches <= most_searches,
-            f"about {detail}, {searches} searches (at most {most_searches})",
-        )
+        keep = keep and searches <= most_searches
+        detail = f"about {detail}, {searches} searches (at most {most_searches})"
     return Verdict(keep=keep, reason="too_long", score=float(tokens), detail="" if keep else detail)
 
 

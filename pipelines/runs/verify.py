@@ -182,11 +182,14 @@ def with_reasons_of_now(row: Any, now: Mapping[str, str]) -> Any:
 
 def _payload_of_now(payload: str, now: Mapping[str, str]) -> str:
     """A payload that is no row stays as it is, to be reported where it is read."""
-    with contextlib.suppress(ValueError, InvalidInput):
+    with contextlib.suppress(ValueError, TypeError, InvalidInput):
         content = parse_json(payload)
         scores = content.get("filters") if isinstance(content, dict) else None
         if isinstance(scores, list) and all(isinstance(score, dict) for score in scores):
-            content["filters"] = [{**score, "name": now.get(score.get("name"), score.get("name"))} for score in scores]
+            told = (score.get("name") for score in scores)
+            content["filters"] = [
+                {**score, "name": now[name]} if name in now else score for score, name in zip(scores, told, strict=True)
+            ]
             return json.dumps(content, ensure_ascii=False)
     return payload
 

@@ -98,7 +98,13 @@ def test_names_of_now_are_read_in_rows_and_in_what_was_rejected() -> None:
 
 @pytest.mark.parametrize(
     "payload",
-    ['no JSON: "malformed"', '["malformed"]', '{"filters": ["malformed"]}', '{"filters": {"x": "malformed"}}'],
+    [
+        'no JSON: "malformed"',
+        '["malformed"]',
+        '{"filters": ["malformed"]}',
+        '{"filters": [{"name": ["malformed"]}]}',
+        '{"filters": {"x": "malformed"}}',
+    ],
 )
 def test_what_holds_no_scores_stays_as_it_is(payload: str) -> None:
     row = RejectedRow(uid="q", stage="filter", reason="shortcut", score=1.0, detail="", payload=payload)
