@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from trailforge.doors import lazy_names
-from trailforge.generators.earlier_reasons import EARLIER_REASONS
 from trailforge.pipelines import DataSet, RunOption, Stage, Table
 from trailforge.protocols import R_SEARCH
 from trailforge.schemas import (
@@ -31,6 +30,16 @@ NAME = "document_bundles"
 _HERE = "trailforge.generators.document_bundles"
 _WORK = f"{_HERE}.work"
 _ASKED = f"{_WORK}:asks_questions"
+EARLIER_REASONS = {
+    "answer_in_question": "answer_given_away",
+    "answer_leaked": "answer_before_search",
+    "malformed": "malformed_conversation",
+    "needless_search": "one_search_suffices",
+    "single_source": "quotes_one_source",
+    "too_long": "too_many_words",
+    "too_short": "too_few_words",
+}
+"""The names that reasons of rejection had in runs of before, each with its name of now."""
 
 DATASET = DataSet(
     name=NAME,
@@ -137,7 +146,7 @@ DATASET = DataSet(
         "work/bundling": r"(vectors|sources|days|windows|names|weights|sketches)\.npy|part-\d+\.json|made_of",
     },
     about="Turn documents of several sources into bundles, and bundles into multi-hop questions with plans (R-Search).",
-    earlier_reasons=EARLIER_REASONS[NAME],
+    earlier_reasons=EARLIER_REASONS,
     hints={
         "no_question": "documents of a bundle share too little that can be asked for: give more documents about the "
         "same people, places and events; the demo preset's writer needs names that several texts have",

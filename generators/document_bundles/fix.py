@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from trailforge.filters import bundles
 from trailforge.filters.answers import speaks_of_fact
-from trailforge.generators.document_bundles import NAME
-from trailforge.generators.earlier_reasons import EARLIER_REASONS
+from trailforge.generators.document_bundles import EARLIER_REASONS
 from trailforge.generators.fixes import check_verdicts, remeasure
 from trailforge.rewards import mentions, normalize_answer
 from trailforge.schemas import BundleQuestion, InvalidInput
@@ -40,7 +39,7 @@ def refit(row: BundleQuestion, old: BundleQuestion) -> BundleQuestion:
         if not _is_supported(answer, row):
             raise InvalidInput(f"no evidence of the question says {answer!r}", field="answer")
     verdicts.append(bundles.no_key_facts(row))
-    return replace(row, filters=remeasure(row.filters, verdicts, _MEASURED_ON_OTHERS, EARLIER_REASONS[NAME]))
+    return replace(row, filters=remeasure(row.filters, verdicts, _MEASURED_ON_OTHERS, EARLIER_REASONS))
 
 
 def _with_chosen(row: BundleQuestion, old: BundleQuestion) -> BundleQuestion:

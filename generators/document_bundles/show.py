@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import get_args
 
-from trailforge.generators.document_bundles import NAME
+from trailforge.generators.document_bundles import EARLIER_REASONS
 from trailforge.generators.document_bundles.bundle_rows import (
     QuestionOutcome,
     brief,
@@ -19,7 +19,6 @@ from trailforge.generators.document_bundles.bundle_rows import (
     rejections_of,
 )
 from trailforge.generators.document_bundles.maps import document_map
-from trailforge.generators.earlier_reasons import with_earlier
 from trailforge.pipelines.runs import OpenRun
 from trailforge.pipelines.search import quote
 from trailforge.pipelines.show import (
@@ -54,7 +53,7 @@ from trailforge.pipelines.show import (
     common,
     tab,
 )
-from trailforge.pipelines.show.common import ORIGINS, head, measured, passages, provenance
+from trailforge.pipelines.show.common import ORIGINS, head, measured, passages, provenance, with_earlier
 from trailforge.pipelines.show.marks import Marked, cut_out, find_quote, find_shared
 from trailforge.schemas import (
     Bundle,
@@ -106,7 +105,7 @@ def bundle_question(run: OpenRun, row: BundleQuestion) -> Parts:
     return [
         Columns([[*_asked(row), *hops], _plan(row)], (11, 9)),
         *_documents(documents, row.hops),
-        measured(row.filters, with_earlier(MEANINGS, NAME)),
+        measured(row.filters, with_earlier(MEANINGS, EARLIER_REASONS)),
     ]
 
 

@@ -4,7 +4,6 @@ differ."""
 from typing import TYPE_CHECKING
 
 from trailforge.doors import lazy_names
-from trailforge.generators.earlier_reasons import EARLIER_REASONS
 from trailforge.generators.searched import GRAPH
 from trailforge.pipelines import DataSet, RunOption, Stage, Table
 from trailforge.protocols import KG_SEARCH
@@ -24,6 +23,14 @@ NAME = "kg_questions"
 WRITE, FILTER = "write", "filter"
 """The names of the lines in the run's books that count written and filtered questions."""
 _HERE = "trailforge.generators.kg_questions"
+EARLIER_REASONS = {
+    "answer_in_question": "answer_named",
+    "closed_book": "right_from_memory",
+    "duplicate_question": "same_facts",
+    "malformed": "malformed_question",
+    "other_answers": "ambiguous_question",
+}
+"""The names that reasons of rejection had in runs of before, each with its name of now."""
 
 DATASET = DataSet(
     name=NAME,
@@ -79,7 +86,7 @@ DATASET = DataSet(
     beside={"plots": r"funnel\.png"},
     lists={"questions.jsonl": f"{_HERE}.select:line_of"},
     about="Make multi-hop questions from a knowledge graph's facts, each with one answer in the graph.",
-    earlier_reasons=EARLIER_REASONS[NAME],
+    earlier_reasons=EARLIER_REASONS,
     hints={
         "right_from_memory": "the model knows the answers by heart: sample more paths (--count), or from a less known "
         "graph",

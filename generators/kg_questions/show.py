@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from trailforge.generators.earlier_reasons import with_earlier
-from trailforge.generators.kg_questions import NAME
+from trailforge.generators.kg_questions import EARLIER_REASONS
 from trailforge.pipelines.runs import OpenRun
 from trailforge.pipelines.show import (
     Chips,
@@ -21,7 +20,7 @@ from trailforge.pipelines.show import (
     StyledText,
     Title,
 )
-from trailforge.pipelines.show.common import measured
+from trailforge.pipelines.show.common import measured, with_earlier
 from trailforge.schemas import FactChain, KgFact, KgNode, KgQuestion, KgShape
 
 MEANINGS = {
@@ -67,7 +66,7 @@ def kg_question(run: OpenRun, row: KgQuestion) -> Parts:
         fact_graph(row.chain),
         DataTable([_fact(row.chain, fact) for fact in row.chain.facts], _COLUMNS),
         Note((StyledText(left, "quiet"),)),
-        measured(row.filters, with_earlier(MEANINGS, NAME)),
+        measured(row.filters, with_earlier(MEANINGS, EARLIER_REASONS)),
     ]
 
 

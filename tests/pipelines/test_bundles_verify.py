@@ -81,7 +81,7 @@ def test_the_run_has_a_row_for_every_reason_and_verifies(original_bundles: Finis
     assert reasons == {
         *("invalid_input", "markup", "other_language", "too_few_words", "exact_duplicate", "near_duplicate", "alone"),
         *("no_question", "malformed_reply", *FLAWS.values()),
-        *("same_source", "contaminated", "duplicate_question", "used_fact", "evidence_not_found"),
+        *("quotes_one_source", "contaminated", "duplicate_question", "used_fact", "evidence_not_found"),
     }
     assert {row.type for row in rows_of(original_bundles, "candidates")} == {
         *("factual", "causal", "single_choice", "multiple_choice")
@@ -338,8 +338,8 @@ def test_a_forged_episode_and_sft_row_are_found(
 
 
 def test_a_rejected_row_of_another_reason_is_found(finished_bundles: FinishedBundles) -> None:
-    found = forged(finished_bundles, "rejected", first(stage="content", reason="too_long"))
-    assert "rejected/: 1 rows of content/too_long that no stage counts" in found
+    found = forged(finished_bundles, "rejected", first(stage="content", reason="too_many_words"))
+    assert "rejected/: 1 rows of content/too_many_words that no stage counts" in found
 
 
 @pytest.mark.parametrize(
