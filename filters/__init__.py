@@ -12,10 +12,15 @@ from trailforge.doors import lazy_names
 
 if TYPE_CHECKING:
     from trailforge.filters.answers import is_same_list as is_same_list
+    from trailforge.filters.base import SURPLUS as SURPLUS
     from trailforge.filters.base import count_faults as count_faults
     from trailforge.filters.base import first_rejection as first_rejection
     from trailforge.filters.base import mentions_any as mentions_any
     from trailforge.filters.base import names_of_answer as names_of_answer
+    from trailforge.filters.base import reject_malformed as reject_malformed
+    from trailforge.filters.base import reject_surplus as reject_surplus
+    from trailforge.filters.base import reject_too_long as reject_too_long
+    from trailforge.filters.base import reject_wrong as reject_wrong
     from trailforge.filters.base import scores_of as scores_of
     from trailforge.filters.facts import SoughtFact as SoughtFact
     from trailforge.filters.facts import answering_facts as answering_facts
@@ -43,10 +48,10 @@ if TYPE_CHECKING:
     from trailforge.filters.thoughts import quotes as quotes
     from trailforge.filters.thoughts import unfounded_thoughts as unfounded_thoughts
     from trailforge.filters.trajectories import FilterConfig as FilterConfig
-    from trailforge.filters.trajectories import answer_leaked as answer_leaked
+    from trailforge.filters.trajectories import answer_before_found as answer_before_found
     from trailforge.filters.trajectories import judge_trajectory as judge_trajectory
-    from trailforge.filters.trajectories import malformed_tags as malformed_tags
+    from trailforge.filters.trajectories import malformed_conversation as malformed_conversation
     from trailforge.filters.trajectories import too_long as too_long
-    from trailforge.filters.trajectories import wrong_answer as wrong_answer
+    from trailforge.filters.trajectories import unrewarded_answer as unrewarded_answer
 else:
     __getattr__, __dir__ = lazy_names(__name__)

@@ -56,14 +56,14 @@ def judge_unread(
     return [
         unsupported_quote(row, documents),
         too_few_documents(row, bundle),
-        single_source(row, documents),
+        quotes_one_source(row, documents),
         unrelated_hops(row, documents),
         named_by_score(row, documents),
         calculated(row),
         bad_options(row),
         no_key_facts(row),
         invalid_plan(row),
-        answer_in_question(row),
+        answer_given_away(row),
         gold_in_queries(row, [node.query for node in row.dag_nodes], titles),
         stale_document(row, documents, since=since),
     ]
@@ -97,7 +97,7 @@ def too_few_documents(row: BundleQuestion, bundle: Bundle) -> Verdict:
     return Verdict(keep=not detail, reason="too_few_documents", score=float(len(used - strange)), detail=detail)
 
 
-def single_source(row: BundleQuestion, documents: Mapping[str, SourceDocument]) -> Verdict:
+def quotes_one_source(row: BundleQuestion, documents: Mapping[str, SourceDocument]) -> Verdict:
     """Reject a question all of whose evidence is from one source. Score: how many sources the hops quote.
 
     Bundles mix sources so that a question has to join what different ones say (R-Search, 4.1); no bundle would have
@@ -108,7 +108,7 @@ def single_source(row: BundleQuestion, documents: Mapping[str, SourceDocument]) 
     sources = {document.origin for document in quoted}
     keep = len(sources) > 1 or len(quoted) < 2
     detail = "" if keep else f"all evidence is of {quoted[0].source}"
-    return Verdict(keep=keep, reason="single_source", score=float(len(sources)), detail=detail)
+    return Verdict(keep=keep, reason="quotes_one_source", score=float(len(sources)), detail=detail)
 
 
 def unrelated_hops(row: BundleQuestion, documents: Mapping[str, SourceDocument]) -> Verdict:
@@ -213,7 +213,7 @@ def invalid_plan(row: BundleQuestion) -> Verdict:
     return count_faults("invalid_plan", problems, str)
 
 
-def answer_in_question(row: BundleQuestion) -> Verdict:
+def answer_given_away(row: BundleQuestion) -> Verdict:
     """Reject a question whose own words, or a query of whose gold plan, give the answer away.
 
     Score: how many of these texts mention it. Options and the two sides of a comparison give nothing away: the question
@@ -222,7 +222,7 @@ def answer_in_question(row: BundleQuestion) -> Verdict:
     texts = () if row.options or names_two_sides(row) else (row.question, *(node.query for node in row.dag_nodes))
     golds = (row.answer, *row.aliases)
     leaks = [(gold, text) for text in texts for gold in golds if mentions(_without_other_counts(text, gold), gold)]
-    return count_faults("answer_in_question", leaks, lambda leak: "{!r} stands in {!r}".format(*leak))
+    return count_faults("answer_given_away", leaks, lambda leak: "{!r} stands in {!r}".format(*leak))
 
 
 def gold_in_queries(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from trailforge.filters.answers import content_stems
-from trailforge.filters.base import count_faults, reject_low_reward
+from trailforge.filters.base import count_faults, reject_low_reward, reject_malformed
 from trailforge.filters.bundles import gold_in_queries
 from trailforge.filters.guesses import admitted_guess, find_admission
 from trailforge.filters.thoughts import find_tag, find_unseen_names
@@ -78,10 +78,10 @@ class EpisodeFilterConfig:
 def judge_episode(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFilterConfig) -> list[Verdict]:
     """Return every filter's verdict on an episode of the question.
 
-    An episode that was given up after its search is `malformed` for want of an answer; the reason for giving it up
-    comes before that.
+    An episode that was given up after its search is `malformed_conversation` for want of an answer; the reason for
+    giving it up comes before that.
     """
-    form, of_plan = malformed(episode), judge_plan(episode, row, config)
+    form, of_plan = malformed_conversation(episode), judge_plan(episode, row, config)
     is_given_up = bool(episode.messages) and episode.messages[-1].role == "tool"
     first = [*of_plan, form] if is_given_up else [form, *of_plan]
     last = "" if is_given_up or not episode.messages else episode.messages[-1].content
@@ -98,21 +98,21 @@ def judge_plan(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFilte
     """
     return [
         placeholder_query(episode),
-        answer_leaked(episode),
+        answer_before_search(episode),
         unread_figure(episode, row),
         picked_options(episode),
         evidence_not_found(episode, row, least=config.min_evidence),
-        needless_search(episode, row),
+        one_search_suffices(episode, row),
         gold_in_episode(episode, row, most=config.most_gold),
     ]
 
 
-def malformed(episode: SearchEpisode) -> Verdict:
+def malformed_conversation(episode: SearchEpisode) -> Verdict:
     """Reject an episode that breaks the protocol's grammar, or whose plan breaks a rule.
 
     Score: how many rules are broken.
     """
-    return count_faults("malformed", R_SEARCH.validate(episode.messages, strict=True), str)
+    return reject_malformed(R_SEARCH.validate(episode.messages, strict=True))
 
 
 def placeholder_query(episode: SearchEpisode) -> Verdict:
@@ -126,7 +126,7 @@ def placeholder_query(episode: SearchEpisode) -> Verdict:
     return count_faults("placeholder_query", pointing, lambda query: f"{query!r} points to another search")
 
 
-def answer_leaked(episode: SearchEpisode) -> Verdict:
+def answer_before_search(episode: SearchEpisode) -> Verdict:
     """Reject an episode that says the answer before it has searched: it would teach to answer from memory.
 
     Score: how many of thought and queries mention the answer. What stands in the question, as options do, is no leak.
@@ -135,7 +135,7 @@ def answer_leaked(episode: SearchEpisode) -> Verdict:
     if episode.options or mentions(episode.question, episode.answer):
         early = []
     leaks = [text for text in early if mentions(text, episode.answer)]
-    return count_faults("answer_leaked", leaks, lambda text: f"{episode.answer!r} stands in {text[:200]!r}")
+    return count_faults("answer_before_search", leaks, lambda text: f"{episode.answer!r} stands in {text[:200]!r}")
 
 
 def unread_figure(episode: SearchEpisode, row: BundleQuestion) -> Verdict:
@@ -182,7 +182,7 @@ def evidence_not_found(episode: SearchEpisode, row: BundleQuestion, *, least: fl
     return Verdict(keep=keep, reason="evidence_not_found", score=round(share, 6), detail=detail)
 
 
-def needless_search(episode: SearchEpisode, row: BundleQuestion) -> Verdict:
+def one_search_suffices(episode: SearchEpisode, row: BundleQuestion) -> Verdict:
     """Reject a gold plan that searches more than once where one of its searches brings all evidence.
 
     It would teach to ask for what is at hand: its plan has parts and an order that it has no need of. Score: the
@@ -195,7 +195,7 @@ def needless_search(episode: SearchEpisode, row: BundleQuestion) -> Verdict:
     keep = len(shares) < 2 or not enough or episode.origin != "oracle"
     detail = "" if keep else f"{enough[0]} alone brings the evidence of all hops"
     score = round(max(shares.values(), default=0.0), 6)
-    return Verdict(keep=keep, reason="needless_search", score=score, detail=detail)
+    return Verdict(keep=keep, reason="one_search_suffices", score=score, detail=detail)
 
 
 def count_idle_searches(episode: SearchEpisode, row: BundleQuestion) -> int:

@@ -233,6 +233,43 @@ def admitted_guess(admission: str) -> Verdict:
     return count_faults("admitted_guess", [admission] if admission else [], lambda words: f"it says {words!r}")
 
 
+def reject_no_search(searches: int) -> Verdict:
+    """Reject as `no_search` an episode that answers without a search: it would teach to answer from memory.
+
+    Score: the searches that were executed.
+    """
+    detail = "" if searches else "no search was executed"
+    return Verdict(keep=searches > 0, reason="no_search", score=float(searches), detail=detail)
+
+
+def reject_unread(named: Sequence[str]) -> Verdict:
+    """Reject as `unread_query` an episode whose queries name what the agent had not read. Score: how many do.
+
+    `named`: each such query with what it names, in words for the detail.
+    """
+    return count_faults("unread_query", named, str)
+
+
+def reject_early(said: Sequence[tuple[str, str]]) -> Verdict:
+    """Reject as `answer_before_read` an episode in which a turn says the answer, or that of a hop against the rule of
+    `Bridges`, before a text that the agent was given says it. Score: how many turns do.
+
+    `said`: what each such turn says, and the beginning of the turn.
+    """
+    return count_faults("answer_before_read", said, lambda each: f"{each[0]!r} stands in {each[1][:200]!r}")
+
+
+def reject_ungrounded(answer: str, stating: int, nothing: str) -> Verdict:
+    """Reject as `ungrounded_answer` a final answer that no text which the agent was given states; yes and no pass.
+
+    Score: how many searches, or turns, gave it a text that does (`stating`). `nothing`: what does not say it, in words
+    for the detail.
+    """
+    keep = stating > 0 or is_never_quoted(answer)
+    detail = "" if keep else f"{nothing} says {answer!r}"
+    return Verdict(keep=keep, reason="ungrounded_answer", score=float(stating), detail=detail)
+
+
 def find_admission(turn: str, names: Sequence[str], read: Sequence[str] = ()) -> str:
     """Find the clause by which a last turn admits that it guesses; empty where it does not.
 

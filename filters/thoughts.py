@@ -93,7 +93,7 @@ def unfounded_thoughts(row: Trajectory, *, max_words: int) -> Verdict:
         faults = list(_faults(row, max_words))
     except MalformedReply as error:
         faults = [str(error)]
-    return count_faults("unfounded_thought", faults, str)
+    return count_faults("unfounded_thoughts", faults, str)
 
 
 def _faults(row: Trajectory, max_words: int) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trailforge.filters.base import count_faults, mentions_any
+from trailforge.filters.base import count_faults, mentions_any, reject_malformed, reject_too_long
 from trailforge.filters.gold_hops import (
     follows_gold,
     gold_wording,
@@ -64,11 +64,11 @@ def judge_trajectory(
     row: Trajectory, question: Question, earlier: Sequence[Trajectory], config: FilterConfig
 ) -> list[Verdict]:
     """Return every filter's verdict on one trajectory. `earlier`: the accepted rows of the question before this one."""
-    verdicts = [wrong_answer(row), unresolved_reference(row), malformed_tags(row)]
+    verdicts = [unrewarded_answer(row), unresolved_reference(row), malformed_conversation(row)]
     if config.grounded:
-        verdicts.append(ungrounded_answer(row))
+        verdicts.append(ungrounded_step(row))
     verdicts += [
-        answer_leaked(row),
+        answer_before_found(row),
         wrong_intermediate(row, question, scope=config.intermediate_answers),
         hops_out_of_order(row, question),
         undue_reflection(row, question),
@@ -85,7 +85,7 @@ def judge_trajectory(
     return verdicts
 
 
-def wrong_answer(row: Trajectory) -> Verdict:
+def unrewarded_answer(row: Trajectory) -> Verdict:
     """Reject a final answer that is not right by the reward that scored the rollout. Score: that reward, 1.0 or 0.0.
 
     Where a judge was asked about an answer, the row's own reward counts: it says what the judge's score was worth.
@@ -94,7 +94,7 @@ def wrong_answer(row: Trajectory) -> Verdict:
     if row.judge_score is not None:
         score = max(score, row.reward.total)
     detail = "" if score else f"final answer {row.final_answer!r}, gold {row.answer!r}"
-    return Verdict(keep=score > 0, reason="wrong_answer", score=score, detail=detail)
+    return Verdict(keep=score > 0, reason="unrewarded_answer", score=score, detail=detail)
 
 
 def unresolved_reference(row: Trajectory) -> Verdict:
@@ -106,12 +106,12 @@ def unresolved_reference(row: Trajectory) -> Verdict:
     return count_faults("unresolved_reference", bad, lambda query: f"query {query!r}")
 
 
-def malformed_tags(row: Trajectory) -> Verdict:
+def malformed_conversation(row: Trajectory) -> Verdict:
     """Reject a conversation that breaks the grammar of its protocol. Score: how many of its rules are broken."""
-    return count_faults("malformed_tags", REACT.validate(row.messages, strict=True), str)
+    return reject_malformed(REACT.validate(row.messages, strict=True))
 
 
-def ungrounded_answer(row: Trajectory) -> Verdict:
+def ungrounded_step(row: Trajectory) -> Verdict:
     """Reject a trajectory with an accepted answer that follows from nothing that was read.
 
     Score: share of the accepted answers that follow. See `filters.grounding`: a passage has to state it and to speak of
@@ -130,10 +130,10 @@ def ungrounded_answer(row: Trajectory) -> Verdict:
     ]
     score = 1 - len(ungrounded) / len(accepted) if accepted else 0.0
     detail = f"{why_ungrounded(ungrounded[0])} ({ungrounded[0].query!r})" if ungrounded else ""
-    return Verdict(keep=not ungrounded, reason="ungrounded_answer", score=score, detail=detail)
+    return Verdict(keep=not ungrounded, reason="ungrounded_step", score=score, detail=detail)
 
 
-def answer_leaked(row: Trajectory) -> Verdict:
+def answer_before_found(row: Trajectory) -> Verdict:
     """Reject a trajectory in which the agent writes the gold answer before it has found it.
 
     Score: how many texts mention it too early. The agent's own words count (plans, sub-questions, queries, earlier
@@ -141,7 +141,7 @@ def answer_leaked(row: Trajectory) -> Verdict:
     """
     golds = [gold for gold in (row.answer, *row.answer_aliases) if not mentions(row.question, gold)]
     leaks = [text for text in _texts_before_finding(row, golds) if mentions_any(text, golds)]
-    return count_faults("answer_leaked", leaks, lambda text: f"too early in {text!r}")
+    return count_faults("answer_before_found", leaks, lambda text: f"too early in {text!r}")
 
 
 def wrong_intermediate(row: Trajectory, question: Question, *, scope: Scope) -> Verdict:
@@ -259,19 +259,14 @@ def too_long(row: Trajectory, *, max_tokens: int, max_tool_calls: int) -> Verdic
 
     Score: the estimated number of tokens.
     """
-    keep = row.token_estimate <= max_tokens and row.num_tool_calls <= max_tool_calls
-    detail = (
-        f"about {row.token_estimate} tokens (at most {max_tokens}), "
-        f"{row.num_tool_calls} searches (at most {max_tool_calls})"
-    )
-    return Verdict(keep=keep, reason="too_long", score=float(row.token_estimate), detail="" if keep else detail)
+    return reject_too_long(row.token_estimate, max_tokens, row.num_tool_calls, max_tool_calls)
 
 
 def missing_hop(row: Trajectory, question: Question) -> Verdict:
     """Reject a trajectory that leaves out a hop of the gold decomposition.
 
     Score: share of the hops that are found; 1.0 where none is known. Such a row answers in one step what takes two, or
-    goes another road altogether. That may well be sound, and what is read has to show it (`ungrounded_answer`); but
+    goes another road altogether. That may well be sound, and what is read has to show it (`ungrounded_step`); but
     where a weak model answers, a chain of reasoning cannot be told from a lucky guess. `FilterConfig.every_hop` rejects
     such rows.
     """

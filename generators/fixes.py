@@ -7,8 +7,9 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from trailforge.rewards import normalize_answer
 from trailforge.schemas import FilterScore, InvalidInput, Verdict
@@ -28,9 +29,10 @@ def check_aliases(aliases: Iterable[str]) -> None:
 
 
 def remeasure(
-    scores: Sequence[FilterScore], verdicts: Sequence[Verdict], dropped: AbstractSet[str]
+    scores: Sequence[FilterScore], verdicts: Sequence[Verdict], dropped: AbstractSet[str], earlier: Mapping[str, str]
 ) -> tuple[FilterScore, ...]:
     """Return the scores of a row that its fix leaves valid, with those of `verdicts` measured anew and `dropped` left
-    out."""
+    out. `earlier`: the data set's `earlier_reasons`, by which the scores of rows of before are known."""
     anew = {each.reason: FilterScore(name=each.reason, score=each.score, passed=each.keep) for each in verdicts}
-    return tuple(anew.get(score.name, score) for score in scores if score.name not in dropped)
+    known = [replace(score, name=earlier.get(score.name, score.name)) for score in scores]
+    return tuple(anew.get(score.name, score) for score in known if score.name not in dropped)

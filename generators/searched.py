@@ -19,27 +19,30 @@ if TYPE_CHECKING:
 
 QUESTION_HINTS = {
     **dict.fromkeys(
-        ("wrong_answer", "no_correct_rollout", "near_miss"),
+        ("wrong_answer", "unrewarded_answer", "no_correct_rollout", "near_miss"),
         "see whether the model can answer such questions and the search finds what they need; other right spellings of "
         "an answer go into `aliases`",
     ),
     **dict.fromkeys(
-        ("malformed", "malformed_tags", "malformed_reply", "unfinished"),
+        ("malformed_conversation", "malformed_reply", "unfinished"),
         "the model does not keep to the form that it is asked in: take another model, or the reasoning setting that "
         "fits it (`trailforge doctor --call` tries one reply)",
     ),
     "context_overflow": "the prompts are longer than the model's window: serve it with a longer one",
     "too_long": "rows are longer than the preset's filters allow",
     **dict.fromkeys(
-        ("ungrounded_answer", "unsupported_claim", "no_search"),
+        ("ungrounded_answer", "ungrounded_step", "unsupported_claim", "no_search"),
         "answers do not come from what was found: see whether the documents have what the questions ask for",
     ),
     **dict.fromkeys(
-        ("wrong_intermediate", "hops_out_of_order", "missing_hop"),
+        ("wrong_intermediate", "wrong_hop_answer", "hops_out_of_order", "missing_hop"),
         "steps do not find what the questions' `decomposition` says: see whether it is right, or leave it out",
     ),
     **dict.fromkeys(
-        ("answer_leaked", "unresolved_reference", "redundant_search", "unfitting_relation", "circular_step"),
+        (
+            *("answer_before_found", "answer_before_read", "unresolved_reference", "redundant_search", "idle_search"),
+            *("unfitting_relation", "circular_step"),
+        ),
         "the model does not search step by step: take another model, or more draws",
     ),
     "low_reward": "rewards are below the preset's `selection.filters.min_reward`",

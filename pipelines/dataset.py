@@ -219,6 +219,9 @@ class DataSet:
     """A line on what its command and its flow do; empty: it has neither."""
     hints: Mapping[str, str] = field(default_factory=dict)
     """What to try when a run kept nothing, by the reason that rejected most."""
+    earlier_reasons: Mapping[str, str] = field(default_factory=dict)
+    """Reasons of rejection that had another name in runs of before: by that name, the name of now. An earlier name is
+    given to no other reason of the data set."""
     demo: str = ""
     """Name of the preset that runs on the packaged model; empty: there is none."""
     own_options: Mapping[str, RunOption] = field(default_factory=dict)

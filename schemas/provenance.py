@@ -138,7 +138,7 @@ class Verdict:
 
     keep: bool
     reason: str
-    """The filter's name, e.g. `answer_leaked`; the same whether the row is kept or not."""
+    """The filter's name, e.g. `wrong_answer`; the same whether the row is kept or not."""
     score: float
     """Value that the filter measured; the filter's docstring explains it."""
     detail: str = ""

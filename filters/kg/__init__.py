@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from trailforge.filters.kg.questions import AcceptedQuestions as AcceptedQuestions
     from trailforge.filters.kg.questions import KgQuestionFilterConfig as KgQuestionFilterConfig
     from trailforge.filters.kg.questions import Objections as Objections
-    from trailforge.filters.kg.questions import duplicate_question as duplicate_question
     from trailforge.filters.kg.questions import is_named as is_named
     from trailforge.filters.kg.questions import judge_question as judge_question
     from trailforge.filters.kg.questions import judge_unasked as judge_unasked
     from trailforge.filters.kg.questions import names_of as names_of
+    from trailforge.filters.kg.questions import same_facts as same_facts
     from trailforge.filters.kg.searches import first_used as first_used
     from trailforge.filters.kg.searches import gold_titles as gold_titles
     from trailforge.filters.kg.searches import named_in as named_in

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from trailforge.filters import guesses
-from trailforge.filters.base import count_faults, names_of_answer, reject_low_reward
+from trailforge.filters.base import count_faults, names_of_answer, reject_low_reward, reject_malformed, reject_wrong
 from trailforge.filters.facts import SoughtFact, answering_facts, unsettled_facts
 from trailforge.filters.grounding import is_title_of_gold
 from trailforge.filters.guesses import (
@@ -21,11 +21,10 @@ from trailforge.filters.guesses import (
 from trailforge.filters.kg.searches import bears_out, passages_of, redundant_steps, request_of, texts_of, way_of
 from trailforge.filters.questions import doubtful_gold
 from trailforge.filters.readings import count_rivals, count_unstated
-from trailforge.filters.ways.ranking import describe_early, find_early_requests
+from trailforge.filters.ways.ranking import find_early_requests, reject_early_requests
 from trailforge.filters.ways.silent import judge_silence
 from trailforge.protocols import KG_SEARCH
 from trailforge.rewards import (
-    is_never_quoted,
     mcts_reward,
     mentions,
     normalize_answer,
@@ -59,32 +58,32 @@ def judge_kg_episode(row: KgTrajectory, config: KgEpisodeFilterConfig) -> list[V
 
     Whether the episode is the twin of another one is checked by `selection`.
     """
-    verdicts = [malformed(row), no_search(row), doubtful_gold(row.question, row.golds), wrong_answer(row)]
+    verdicts = [malformed_conversation(row), no_search(row), doubtful_gold(row.question, row.golds), wrong_answer(row)]
     verdicts.append(admitted_guess(row))
     if config.grounded:
         verdicts.append(ungrounded_answer(row))
     verdicts += [unstated_answer(row), other_answers(row)]
     if config.intermediate_answers:
-        verdicts.append(wrong_intermediate(row))
+        verdicts.append(wrong_hop_answer(row))
     return [
         *verdicts,
         unread_query(row, bridges=config.bridges),
-        answer_leaked(row, bridges=config.bridges),
+        answer_before_read(row, bridges=config.bridges),
         unfitting_relation(row),
         early_relation(row),
         *judge_silence(way_of(row)),
-        redundant_search(row),
+        idle_search(row),
         *([] if config.min_reward is None else [low_reward(row, least=config.min_reward)]),
     ]
 
 
-def malformed(row: KgTrajectory) -> Verdict:
+def malformed_conversation(row: KgTrajectory) -> Verdict:
     """Reject an episode that breaks the protocol's grammar, ends without an answer or needed mending.
 
     Score: how many rules are broken.
     """
     problems = KG_SEARCH.validate(row.messages, strict=True)
-    return count_faults("malformed", problems, lambda problem: f"{problem} ({row.stop})")
+    return reject_malformed(problems, row.stop)
 
 
 def no_search(row: KgTrajectory) -> Verdict:
@@ -92,9 +91,7 @@ def no_search(row: KgTrajectory) -> Verdict:
 
     Score: executed searches.
     """
-    searches = row.num_tool_calls
-    detail = "" if searches else "no search was executed"
-    return Verdict(keep=searches > 0, reason="no_search", score=float(searches), detail=detail)
+    return guesses.reject_no_search(row.num_tool_calls)
 
 
 def wrong_answer(row: KgTrajectory) -> Verdict:
@@ -107,8 +104,7 @@ def wrong_answer(row: KgTrajectory) -> Verdict:
     score = mcts_reward(row.final_answer, row.golds)
     is_judged = row.judge_score is not None and row.kind == "good"
     is_right = score > 0 or is_judged or is_titled(row)
-    detail = "" if is_right else f"{row.final_answer!r} instead of {row.answer!r}"
-    return Verdict(keep=is_right, reason="wrong_answer", score=max(score, row.judge_score or 0.0), detail=detail)
+    return reject_wrong(row.final_answer, row.answer, is_right=is_right, score=max(score, row.judge_score or 0.0))
 
 
 def is_titled(row: KgTrajectory) -> bool:
@@ -124,9 +120,7 @@ def ungrounded_answer(row: KgTrajectory) -> Verdict:
     """
     names = names_of_answer(row.final_answer, row.golds)
     showing = sum(any(shows(step, name) for name in names) for step in row.steps)
-    keep = showing > 0 or is_never_quoted(row.final_answer)
-    detail = "" if keep else f"no document and no triple that was read says {row.final_answer!r}"
-    return Verdict(keep=keep, reason="ungrounded_answer", score=float(showing), detail=detail)
+    return guesses.reject_ungrounded(row.final_answer, showing, "no document and no triple that was read")
 
 
 def unstated_answer(row: KgTrajectory) -> Verdict:
@@ -147,14 +141,14 @@ def other_answers(row: KgTrajectory) -> Verdict:
     return count_rivals(row.readings, facts_to_read(row) if row.readings else ())
 
 
-def wrong_intermediate(row: KgTrajectory) -> Verdict:
+def wrong_hop_answer(row: KgTrajectory) -> Verdict:
     """Reject a guided episode that comes to the right answer by a wrong one.
 
     Score: how many gold hops were answered otherwise. The last hop is judged by `wrong_answer`, which knows its
     aliases. Free episodes do not say what they take from a search, and are not judged.
     """
     return count_faults(
-        "wrong_intermediate",
+        "wrong_hop_answer",
         wrong_steps(row),
         lambda wrong: f"{wrong[0].answer!r} instead of {wrong[1].answer!r} to {wrong[0].query!r}",
     )
@@ -175,17 +169,16 @@ def unread_query(row: KgTrajectory, *, bridges: Bridges = "checked") -> Verdict:
     requests do.
     """
     unread = [] if bridges == "any" else list(unread_requests(row).values())
-    return count_faults("unread_query", unread, str)
+    return guesses.reject_unread(unread)
 
 
-def answer_leaked(row: KgTrajectory, *, bridges: Bridges = "checked") -> Verdict:
+def answer_before_read(row: KgTrajectory, *, bridges: Bridges = "checked") -> Verdict:
     """Reject an episode that says the answer, or that of a hop against the rule of `bridges`, before anything shows it.
 
     Score: how many turns do. The answer itself may not be guessed. What stands in the question is no leak, nor are yes
     and no.
     """
-    leaks = list(leaking_turns(row, bridges=bridges).values())
-    return count_faults("answer_leaked", leaks, lambda leak: f"{leak[0]!r} stands in {leak[1][:200]!r}")
+    return guesses.reject_early(list(leaking_turns(row, bridges=bridges).values()))
 
 
 def unfitting_relation(row: KgTrajectory) -> Verdict:
@@ -211,8 +204,7 @@ def early_relation(row: KgTrajectory) -> Verdict:
     would be learned. Score: how many relations are asked for so. A guided episode asks as the gold hops do, and is not
     judged.
     """
-    early = [] if row.plan else find_early_requests(way_of(row))
-    return count_faults("early_relation", early, describe_early)
+    return reject_early_requests([] if row.plan else find_early_requests(way_of(row)))
 
 
 def early_turns(row: KgTrajectory) -> set[int]:
@@ -222,14 +214,14 @@ def early_turns(row: KgTrajectory) -> set[int]:
     return {number for number, search in enumerate(way.searches) if search in asking}
 
 
-def redundant_search(row: KgTrajectory) -> Verdict:
+def idle_search(row: KgTrajectory) -> Verdict:
     """Reject an episode that searches for what it has: it asks again, or once all that it uses was read brings nothing
     of use.
 
     New documents alone are no reason to search. A search that finds nothing of use and is followed by one that does was
     worth a try. Score: how many searches are redundant.
     """
-    return count_faults("redundant_search", redundant_steps(row), lambda found: f"{found[0].query!r} {found[1]}")
+    return count_faults("idle_search", redundant_steps(row), lambda found: f"{found[0].query!r} {found[1]}")
 
 
 def low_reward(row: KgTrajectory, *, least: float) -> Verdict:

@@ -30,10 +30,10 @@ _LEFT_OVER = re.compile(r"#\d|\bX\d\b|\bANSWER\b|[{}|]|\[\w+\]")
 _WORD = re.compile(r"[^\W_]+")
 _SHORT = 4
 """Letters: a shorter name counts only as it is written, or `US` would stand in "of us"."""
-_CHECKED = ("other_answers", "doubtful_fact", "unclear_question")
+_CHECKED = ("ambiguous_question", "doubtful_fact", "unclear_question")
 _NOTHING = frozenset(("", "no", "none", "na", "nothing", "null", "clear"))
 """How a model fills in what should stay empty."""
-ASKED = frozenset(("closed_book", "agreed_otherwise", *_CHECKED))
+ASKED = frozenset(("right_from_memory", "agreed_otherwise", *_CHECKED))
 """Names of the filters that rest on what a model said."""
 
 
@@ -86,7 +86,7 @@ class QuestionReader(Protocol):
 async def judge_question(row: KgQuestion, reader: QuestionReader, config: KgQuestionFilterConfig) -> list[Verdict]:
     """Return the verdicts of all filters that ask no model and, as long as all before keep the row, of those that do.
 
-    `duplicate_question`, which needs the accepted rows, is not among them.
+    `same_facts`, which needs the accepted rows, is not among them.
     """
     verdicts = judge_unasked(row)
     if config.closed_book_samples and all(verdict.keep for verdict in verdicts):
@@ -104,8 +104,8 @@ def names_of(scores: Iterable[FilterScore], config: KgQuestionFilterConfig) -> l
     names: list[str] = []
     kept = all(passed.get(name, True) for name in passed if name not in ASKED)
     if config.closed_book_samples and kept:
-        names.append("closed_book")
-        kept = passed.get("closed_book", False)
+        names.append("right_from_memory")
+        kept = passed.get("right_from_memory", False)
         if config.agreeing_draws and kept:
             names.append("agreed_otherwise")
             kept = passed.get("agreed_otherwise", False)
@@ -115,22 +115,22 @@ def names_of(scores: Iterable[FilterScore], config: KgQuestionFilterConfig) -> l
 def judge_unasked(row: KgQuestion) -> list[Verdict]:
     """Return the verdicts of all filters that ask no model."""
     return [
-        malformed(row),
+        malformed_question(row),
         not_unique(row),
         shortcut(row),
-        answer_in_question(row),
+        answer_named(row),
         bridge_named(row),
         start_missing(row),
         ungrounded_name(row),
     ]
 
 
-def malformed(row: KgQuestion) -> Verdict:
+def malformed_question(row: KgQuestion) -> Verdict:
     """Reject a text that is no single question, or whose sub-questions' references do not follow the facts.
 
     Score: broken rules.
     """
-    return count_faults("malformed", list(_problems(row)), str)
+    return count_faults("malformed_question", list(_problems(row)), str)
 
 
 def not_unique(row: KgQuestion) -> Verdict:
@@ -154,7 +154,7 @@ def shortcut(row: KgQuestion) -> Verdict:
     return Verdict(keep=not spare, reason="shortcut", score=float(row.fewest_left), detail=detail)
 
 
-def answer_in_question(row: KgQuestion) -> Verdict:
+def answer_named(row: KgQuestion) -> Verdict:
     """Reject a question that gives its answer away, or a sub-question of which gives its own away.
 
     Score: how many of the question and its sub-questions, with what is found before, name what they ask for. What a
@@ -166,7 +166,7 @@ def answer_in_question(row: KgQuestion) -> Verdict:
         asked.append(((hop.question, *(earlier.label for earlier in found[:place])), node))
     named = ([(name, text) for text in texts for name in names_in(text, node)] for texts, node in asked)
     leaks = [each[0] for each in named if each]
-    return count_faults("answer_in_question", leaks, lambda leak: "{!r} stands in {!r}".format(*leak))
+    return count_faults("answer_named", leaks, lambda leak: "{!r} stands in {!r}".format(*leak))
 
 
 def bridge_named(row: KgQuestion) -> Verdict:
@@ -210,8 +210,8 @@ def ungrounded_name(row: KgQuestion) -> Verdict:
 
 
 async def judge_by_memory(row: KgQuestion, reader: QuestionReader, config: KgQuestionFilterConfig) -> list[Verdict]:
-    """Return the verdict `closed_book` and, where it keeps the row, `agreed_otherwise`, with draws from memory until
-    both are decided.
+    """Return the verdict `right_from_memory` and, where it keeps the row, `agreed_otherwise`, with draws from memory
+    until both are decided.
     """
     answers: list[str] = []
     agreed: list[str] = []
@@ -226,24 +226,26 @@ async def judge_by_memory(row: KgQuestion, reader: QuestionReader, config: KgQue
         agreed = _largest_agreement(answers)
         if 0 < config.agreeing_draws <= len(agreed):
             break
-    verdict = closed_book(row, answers, samples)
+    verdict = right_from_memory(row, answers, samples)
     if not verdict.keep or not config.agreeing_draws:
         return [verdict]
     return [verdict, agreed_otherwise(agreed, len(answers), config.agreeing_draws)]
 
 
-def closed_book(row: KgQuestion, answers: Sequence[str], samples: int) -> Verdict:
+def right_from_memory(row: KgQuestion, answers: Sequence[str], samples: int) -> Verdict:
     """Reject a question that a draw from memory answers right: it would not need a search.
 
     Score: how near the best draw comes, by F1 of the words. A draw that was cut is neither right nor wrong; when all
     were cut, nothing is known, and the question is rejected.
     """
     if not answers:
-        return Verdict(keep=False, reason="closed_book", score=0.0, detail=f"no verdict: all {samples} draws were cut")
+        return Verdict(
+            keep=False, reason="right_from_memory", score=0.0, detail=f"no verdict: all {samples} draws were cut"
+        )
     is_known = is_right(answers[-1], row)  # no draw follows a right one
     detail = f"draw {len(answers)} of {samples} knows it, as {answers[-1]!r}" if is_known else ""
     score = max(f1(answer, row.golds) for answer in answers)
-    return Verdict(keep=not is_known, reason="closed_book", score=round(score, 6), detail=detail)
+    return Verdict(keep=not is_known, reason="right_from_memory", score=round(score, 6), detail=detail)
 
 
 def agreed_otherwise(agreed: Sequence[str], draws: int, least: int) -> Verdict:
@@ -257,7 +259,7 @@ def agreed_otherwise(agreed: Sequence[str], draws: int, least: int) -> Verdict:
 
 
 def judge_by_check(row: KgQuestion, found: Objections) -> list[Verdict]:
-    """Return the verdicts `other_answers`, `doubtful_fact` and `unclear_question`, all from one reply.
+    """Return the verdicts `ambiguous_question`, `doubtful_fact` and `unclear_question`, all from one reply.
 
     Scores: how many are named; 1 or 0.
     """
@@ -269,7 +271,7 @@ def judge_by_check(row: KgQuestion, found: Objections) -> list[Verdict]:
         [text] if normalize_answer(text) not in _NOTHING else [] for text in (found.doubtful, found.unclear)
     )
     return [
-        count_faults("other_answers", others, lambda _: f"also {', '.join(map(repr, others))}"),
+        count_faults("ambiguous_question", others, lambda _: f"also {', '.join(map(repr, others))}"),
         count_faults("doubtful_fact", doubtful, str),
         count_faults("unclear_question", unclear, str),
     ]
@@ -303,7 +305,7 @@ class AcceptedQuestions:
             self.by_fact[fact].append(row.uid)
 
 
-def duplicate_question(row: KgQuestion, asked: AcceptedQuestions) -> Verdict:
+def same_facts(row: KgQuestion, asked: AcceptedQuestions) -> Verdict:
     """Reject a question that asks what an accepted one asks already: in the same words, or by facts that both have.
 
     Score: the largest share of its facts that one accepted question has; all of them, or the same words, reject.
@@ -315,7 +317,7 @@ def duplicate_question(row: KgQuestion, asked: AcceptedQuestions) -> Verdict:
     score = 1.0 if same else count / len(facts)
     twin = same or (nearest if score == 1 else None)
     detail = f"{twin} asks it too" if twin else ""
-    return Verdict(keep=twin is None, reason="duplicate_question", score=round(score, 6), detail=detail)
+    return Verdict(keep=twin is None, reason="same_facts", score=round(score, 6), detail=detail)
 
 
 def is_right(answer: str, row: KgQuestion) -> bool:

@@ -13,10 +13,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from trailforge.filters.answers import content_stems
+from trailforge.filters.base import count_faults
 from trailforge.filters.facts import SoughtFact, answering_facts, forms_of, subjects_of
 from trailforge.filters.thoughts import find_unseen_names
 from trailforge.filters.ways.way import AskedSearch, Way
 from trailforge.rewards import mentions
+from trailforge.schemas import Verdict
 
 _KIN = tuple(
     frozenset(line.split())
@@ -98,8 +100,14 @@ def find_early_requests(way: Way) -> list[tuple[AskedSearch, str]]:
     ]
 
 
-def describe_early(found: tuple[AskedSearch, str]) -> str:
-    """Say in one clause what is wrong with a search of `find_early_requests`."""
+def reject_early_requests(found: Sequence[tuple[AskedSearch, str]]) -> Verdict:
+    """Reject as `early_relation` an episode with searches that `find_early_requests` returns. Score: how many relations
+    are asked for so.
+    """
+    return count_faults("early_relation", found, _describe_early)
+
+
+def _describe_early(found: tuple[AskedSearch, str]) -> str:
     search, phrase = found
     return f"{search.query!r} asks {', '.join(search.entities)} for {phrase!r}, a relation of what it has yet to find"
 

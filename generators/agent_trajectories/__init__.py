@@ -11,6 +11,11 @@ NAME = "agent_trajectories"
 DRAW, EPISODE, FILTER = "draw", "episode", "filter"
 """The names of the lines in the run's books that count draws, episodes and filtered episodes."""
 _HERE = "trailforge.generators.agent_trajectories"
+EARLIER_REASONS = {
+    "answer_leaked": "answer_before_read",
+    "malformed": "malformed_conversation",
+}
+"""The names that reasons of rejection had in runs of before, each with its name of now."""
 
 DATASET = DataSet(
     name=NAME,
@@ -60,6 +65,7 @@ DATASET = DataSet(
         "kg": RunOption(help="Knowledge graph (from `kg build`), for agents that search one.", takes=Path),
         "kg_filter": KG_FILTER,
     },
+    earlier_reasons=EARLIER_REASONS,
     hints=QUESTION_HINTS,
     demo="demo",
     examples=(

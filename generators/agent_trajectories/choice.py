@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trailforge.filters import DOUBTFUL, first_rejection, scores_of
+from trailforge.filters import DOUBTFUL, first_rejection, reject_surplus, scores_of
 from trailforge.filters.guesses import count_remembering
 from trailforge.filters.ways import ask_about_the_same, rank_way
 from trailforge.generators.agent_trajectories.evidence import (
@@ -20,7 +20,7 @@ from trailforge.generators.agent_trajectories.filters import (
     LACKING,
     UNREAD,
     AgentFilterConfig,
-    answer_leaked,
+    answer_before_read,
     judge_episode,
 )
 from trailforge.generators.agent_trajectories.long_episodes import rank_calls, share_calls
@@ -31,7 +31,7 @@ from trailforge.rewards import is_near_miss, is_never_quoted
 from trailforge.rewards.episode import is_stated, knows_that_unknown
 from trailforge.schemas import AgentTrajectory, ContrastivePair, GroundTruth, Verdict
 
-SURPLUS, SAME_ROUTE, WRONG = "surplus", "same_route", "wrong_answer"
+SAME_ROUTE, WRONG = "same_route", "wrong_answer"
 _MOST_SHARED = 0.5
 """Largest share of the documents of the shorter of two routes that the other route may have read too."""
 _OF_ANSWER = frozenset({WRONG, "ungrounded_answer", "unstated_answer", "other_answers", "right_by_chance"})
@@ -64,8 +64,7 @@ def select(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> Chosen
             detail = f"it finds as {same.uid} does, which is taken"
             rejected.append((row, Verdict(keep=False, reason=SAME_ROUTE, score=1.0, detail=detail)))
         elif len(taken) == config.most:
-            detail = f"{config.most} better ones were taken"
-            rejected.append((row, Verdict(keep=False, reason=SURPLUS, score=float(config.most), detail=detail)))
+            rejected.append((row, reject_surplus(config.most)))
         else:
             taken.append(row)
     return Chosen(taken, sorted(rejected, key=lambda each: each[0].sample))
@@ -87,7 +86,7 @@ def _rank(row: AgentTrajectory) -> tuple[float, ...]:
     scores, hops, way = row.episode.scores, find_hops(row), rank_way(way_of(row))
     shared = len(hops) - len(set(hops))
     own = [message.content for message in row.episode.messages if message.role == "assistant"]
-    guesses = answer_leaked(row, bridges="read_first").score + count_remembering(own[:-1])
+    guesses = answer_before_read(row, bridges="read_first").score + count_remembering(own[:-1])
     form = -scores.exact_match, -scores.contain_em, shared
     return (
         len(find_unread(row)),

@@ -10,10 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from trailforge.evaluation.results import read_texts
-from trailforge.filters import count_faults, doubtful_gold, guesses, names_of_answer
+from trailforge.filters import (
+    count_faults,
+    doubtful_gold,
+    guesses,
+    names_of_answer,
+    reject_malformed,
+    reject_too_long,
+    reject_wrong,
+)
 from trailforge.filters.guesses import Bridges, guarded_facts, unread_answer
 from trailforge.filters.readings import count_rivals, count_unstated
-from trailforge.filters.ways import describe_early, find_early_requests, judge_silence
+from trailforge.filters.ways import find_early_requests, judge_silence, reject_early_requests
 from trailforge.generators.agent_trajectories.evidence import (
     admission_of,
     facts_to_read,
@@ -79,7 +87,7 @@ def judge_episode(row: AgentTrajectory, config: AgentFilterConfig) -> list[Verdi
     browses = row.episode.browse is not None
     verdicts = [
         unfinished(row),
-        malformed_turns(row, most=config.long.max_slips) if browses else malformed(row),
+        malformed_turns(row, most=config.long.max_slips) if browses else malformed_conversation(row),
         doubtful_gold(row.episode.question, row.golds),
         ambiguous_answer(row),
         near_miss(row),
@@ -91,7 +99,7 @@ def judge_episode(row: AgentTrajectory, config: AgentFilterConfig) -> list[Verdi
         ungrounded_answer(row),
         unstated_answer(row),
         other_answers(row),
-        answer_leaked(row, bridges=config.bridges),
+        answer_before_read(row, bridges=config.bridges),
         speaks_of_data_set(row),
         *(judge_calls(row, config.long) if browses else _judge_searches(row)),
         right_by_chance(row, least=config.min_right_share),
@@ -115,12 +123,11 @@ def unfinished(row: AgentTrajectory) -> Verdict:
     return Verdict(keep=keep, reason="unfinished", score=float(keep), detail=detail)
 
 
-def malformed(row: AgentTrajectory) -> Verdict:
+def malformed_conversation(row: AgentTrajectory) -> Verdict:
     """Reject a conversation that breaks its protocol's grammar, or was mended. Score: number of rules broken."""
     messages = row.episode.messages
     grammar = PROTOCOLS.get(row.sft_protocol)
-    problems = grammar.validate(messages, strict=True) if grammar is not None else []
-    return count_faults("malformed", problems, str)
+    return reject_malformed(grammar.validate(messages, strict=True) if grammar is not None else [])
 
 
 def ambiguous_answer(row: AgentTrajectory) -> Verdict:
@@ -149,14 +156,16 @@ def wrong_answer(row: AgentTrajectory) -> Verdict:
     Score: 1 or 0.
     """
     score = row.episode.scores.right
-    detail = "" if score >= 1.0 else f"{row.episode.answer!r} instead of {row.golds[0]!r}"
-    return Verdict(keep=score >= 1.0, reason="wrong_answer", score=score, detail=detail)
+    return reject_wrong(row.episode.answer, row.golds[0], is_right=score >= 1.0, score=score)
 
 
 def may_be_right(row: AgentTrajectory) -> bool:
     """Tell whether a judge should see the answer: it is not right so far but near, in a sound episode on a sound
     question."""
-    is_sound = all(verdict.keep for verdict in (unfinished(row), malformed(row), no_search(row), ambiguous_answer(row)))
+    is_sound = all(
+        verdict.keep
+        for verdict in (unfinished(row), malformed_conversation(row), no_search(row), ambiguous_answer(row))
+    )
     is_sound = is_sound and doubtful_gold(row.episode.question, row.golds).keep and not admission_of(row)
     is_free = not (row.episode.options or row.episode.answer_set)
     return is_sound and is_free and row.episode.scores.right < 1.0 and is_near_miss(row.episode.answer, row.golds)
@@ -165,9 +174,7 @@ def may_be_right(row: AgentTrajectory) -> bool:
 def no_search(row: AgentTrajectory) -> Verdict:
     """Reject an episode that answers without a search: it would teach to answer from memory. Score: searches
     executed."""
-    searches = len(row.episode.searches)
-    detail = "" if searches else "no search was executed"
-    return Verdict(keep=searches > 0, reason="no_search", score=float(searches), detail=detail)
+    return guesses.reject_no_search(len(row.episode.searches))
 
 
 def admitted_guess(row: AgentTrajectory) -> Verdict:
@@ -181,8 +188,7 @@ def unread_query(row: AgentTrajectory, *, bridges: Bridges = "checked") -> Verdi
     That is a name, a number or a hop's answer found neither in the question nor in what it was given before. Score: how
     many queries do.
     """
-    unread = find_unread(row)
-    verdict = count_faults(UNREAD, unread, str)
+    verdict = guesses.reject_unread(find_unread(row))
     return replace(verdict, keep=True, detail="") if bridges == "any" else verdict
 
 
@@ -240,13 +246,11 @@ def ungrounded_answer(row: AgentTrajectory) -> Verdict:
     is_found = is_stated(read_texts(row.episode, row.episode.question), names)
     given = (text for message in row.episode.messages if (text := text_given(message, row)))
     stating = sum(is_stated([text], names) for text in given) if is_found else 0
-    keep = stating > 0 or is_never_quoted(row.episode.answer)
     where = "that who answers was given" if is_found else "that was found"
-    detail = "" if keep else f"nothing {where} says {row.episode.answer!r}"
-    return Verdict(keep=keep, reason="ungrounded_answer", score=float(stating), detail=detail)
+    return guesses.reject_ungrounded(row.episode.answer, stating, f"nothing {where}")
 
 
-def answer_leaked(row: AgentTrajectory, *, bridges: Bridges = "checked") -> Verdict:
+def answer_before_read(row: AgentTrajectory, *, bridges: Bridges = "checked") -> Verdict:
     """Reject an episode in which a turn says the answer before any text given to it states that answer.
 
     The answer of a hop counts as `bridges` rules. Queries count as what is said, the turn that answers does not. The
@@ -261,9 +265,9 @@ def answer_leaked(row: AgentTrajectory, *, bridges: Bridges = "checked") -> Verd
         for fact, may_guess in guarded if message.role == "assistant" else ():
             said = unread_answer(message.content, fact, facts, question, read, place)
             if said and not (may_guess and is_borne_out(row, fact.names, place)):
-                leaks.append((said, message.content[:200]))
+                leaks.append((said, message.content))
                 break
-    return count_faults("answer_leaked", leaks, lambda leak: f"{leak[0]!r} stands in {leak[1]!r}")
+    return guesses.reject_early(leaks)
 
 
 def speaks_of_data_set(row: AgentTrajectory) -> Verdict:
@@ -292,7 +296,7 @@ def repeated_search(row: AgentTrajectory) -> Verdict:
 def early_relation(row: AgentTrajectory) -> Verdict:
     """Reject an episode that asks a graph for a later hop's relation while it names only what an earlier hop is of, as
     a film for a place of birth. Score: number of such relations."""
-    return count_faults("early_relation", find_early_requests(way_of(row)), describe_early)
+    return reject_early_requests(find_early_requests(way_of(row)))
 
 
 def right_by_chance(row: AgentTrajectory, *, least: float) -> Verdict:
@@ -309,9 +313,7 @@ def right_by_chance(row: AgentTrajectory, *, least: float) -> Verdict:
 
 def too_long(row: AgentTrajectory, *, most: int) -> Verdict:
     """Reject a conversation with more tokens than a trainer takes. Score: its estimated number of tokens."""
-    keep = row.token_estimate <= most
-    detail = "" if keep else f"{row.token_estimate} tokens (at most {most})"
-    return Verdict(keep=keep, reason="too_long", score=float(row.token_estimate), detail=detail)
+    return reject_too_long(row.token_estimate, most)
 
 
 def known_from_memory(memory: FromMemory, *, most: float) -> Verdict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trailforge.evaluation.results import LONGEST_DEAD_END, MOST_REPEATED
 from trailforge.filters import count_faults, names_of_answer
@@ -69,8 +69,8 @@ def judge_calls(row: AgentTrajectory, limits: LongEpisodeLimits) -> list[Verdict
 def malformed_turns(row: AgentTrajectory, *, most: int) -> Verdict:
     """Reject an episode with too many turns that could not be read, or were mended. Score: how many."""
     slips = slips_of(_record(row))
-    verdict = count_faults("malformed", slips, str)
-    return verdict if len(slips) > most else Verdict(keep=True, reason="malformed", score=verdict.score, detail="")
+    verdict = count_faults("malformed_turns", slips, str)
+    return verdict if len(slips) > most else replace(verdict, keep=True, detail="")
 
 
 def unread_pages(row: AgentTrajectory, *, least: float) -> Verdict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trailforge.evaluation.results import describe_timeline
+from trailforge.generators.agent_trajectories import EARLIER_REASONS
 from trailforge.pipelines.runs import OpenRun
 from trailforge.pipelines.show import (
     Chips,
@@ -21,37 +22,41 @@ from trailforge.pipelines.show import (
     Title,
     tab,
 )
-from trailforge.pipelines.show.common import QUESTIONS, SFT, contrast, find_side, head, provenance
+from trailforge.pipelines.show.common import QUESTIONS, SFT, contrast, find_side, head, provenance, with_earlier
 from trailforge.schemas import AgentTrajectory, BrowseRecord, ContrastivePair
 
-_MEANINGS = {
-    "unfinished": "1: it gives an answer",
-    "malformed": "rules of the protocol's grammar that it breaks",
-    "doubtful_gold": "1: the gold answer is not of the kind that is asked for",
-    "ambiguous_answer": "right answers that it lists, where it is a list of such",
-    "near_miss": "1: wrong, and part of a gold answer's name",
-    "wrong_answer": "1: right by the one matcher",
-    "no_search": "executed searches",
-    "admitted_guess": "1: its last turn says that it guesses",
-    "unread_query": "its queries that name what it had not read",
-    "missing_evidence": "share of the hops that its searches bear out",
-    "ungrounded_answer": "turns it was given that state the answer which its searches brought",
-    "other_answers": "facts behind its answer for which another answer was found, too",
-    "unstated_answer": "facts behind its answer that were not found when it was read once more",
-    "answer_leaked": "turns that say the answer before anything it was given does, or a hop's against the rule for it",
-    "speaks_of_data_set": "turns that speak of the index or of how the question was made",
-    "repeated_search": "searches that ask what was asked before",
-    "unread_pages": "share of the cited pages that it opened or searched for words",
-    "uncited_answer": "results of cited parts that state the answer",
-    "too_few_calls": "calls",
-    "too_many_calls": "calls",
-    "repeated_calls": "calls made again while their results were still shown",
-    "dead_end": "most calls in a row that led nowhere",
-    "unused_pages": "share of the opened pages that no later turn names",
-    "right_by_chance": "share of the draws on the question that are right, corrected for chance",
-    "too_long": "tokens of the conversation, estimated",
-    "known_from_memory": "share of right answers without any search, half right ones by half, corrected for chance",
-}
+_MEANINGS = with_earlier(
+    {
+        "unfinished": "1: it gives an answer",
+        "malformed_conversation": "rules of the protocol's grammar that it breaks",
+        "malformed_turns": "turns of a long episode that the protocol did not understand",
+        "doubtful_gold": "1: the gold answer is not of the kind that is asked for",
+        "ambiguous_answer": "right answers that it lists, where it is a list of such",
+        "near_miss": "1: wrong, and part of a gold answer's name",
+        "wrong_answer": "1: right by the one matcher",
+        "no_search": "executed searches",
+        "admitted_guess": "1: its last turn says that it guesses",
+        "unread_query": "its queries that name what it had not read",
+        "missing_evidence": "share of the hops that its searches bear out",
+        "ungrounded_answer": "turns it was given that state the answer which its searches brought",
+        "other_answers": "facts behind its answer for which another answer was found, too",
+        "unstated_answer": "facts behind its answer that were not found when it was read once more",
+        "answer_before_read": "turns that say the answer before anything it was given does, or a hop's out of turn",
+        "speaks_of_data_set": "turns that speak of the index or of how the question was made",
+        "repeated_search": "searches that ask what was asked before",
+        "unread_pages": "share of the cited pages that it opened or searched for words",
+        "uncited_answer": "results of cited parts that state the answer",
+        "too_few_calls": "calls",
+        "too_many_calls": "calls",
+        "repeated_calls": "calls made again while their results were still shown",
+        "dead_end": "most calls in a row that led nowhere",
+        "unused_pages": "share of the opened pages that no later turn names",
+        "right_by_chance": "share of the draws on the question that are right, corrected for chance",
+        "too_long": "tokens of the conversation, estimated",
+        "known_from_memory": "share of right answers without any search, half right ones by half, corrected for chance",
+    },
+    EARLIER_REASONS,
+)
 """Explanation of each filter's score, by the filter's name."""
 
 
@@ -114,7 +119,11 @@ def _searches(row: AgentTrajectory) -> Parts:
 def _reasons(row: AgentTrajectory) -> Parts:
     said = "; ".join(row.memory_answers) or "nobody was asked"
     origin = provenance(row.provenance, uid=row.uid, question_id=row.question_id, agent_config=row.agent_config)
-    return [Scores(row.filters, _MEANINGS), Note(f"Without any search the model says: {said}"), origin]
+    return [
+        Scores(row.filters, _MEANINGS),
+        Note(f"Without any search the model says: {said}"),
+        origin,
+    ]
 
 
 def _calls(row: AgentTrajectory) -> Parts:

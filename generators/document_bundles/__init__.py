@@ -30,6 +30,16 @@ NAME = "document_bundles"
 _HERE = "trailforge.generators.document_bundles"
 _WORK = f"{_HERE}.work"
 _ASKED = f"{_WORK}:asks_questions"
+EARLIER_REASONS = {
+    "answer_in_question": "answer_given_away",
+    "answer_leaked": "answer_before_search",
+    "malformed": "malformed_conversation",
+    "needless_search": "one_search_suffices",
+    "single_source": "quotes_one_source",
+    "too_long": "too_many_words",
+    "too_short": "too_few_words",
+}
+"""The names that reasons of rejection had in runs of before, each with its name of now."""
 
 DATASET = DataSet(
     name=NAME,
@@ -136,6 +146,7 @@ DATASET = DataSet(
         "work/bundling": r"(vectors|sources|days|windows|names|weights|sketches)\.npy|part-\d+\.json|made_of",
     },
     about="Turn documents of several sources into bundles, and bundles into multi-hop questions with plans (R-Search).",
+    earlier_reasons=EARLIER_REASONS,
     hints={
         "no_question": "documents of a bundle share too little that can be asked for: give more documents about the "
         "same people, places and events; the demo preset's writer needs names that several texts have",
@@ -143,11 +154,14 @@ DATASET = DataSet(
         "no_shared_name": "documents that are near share no name: give more about the same people, places and events",
         "other_matter": "documents that share a subject tell of different events: give more reports of the same ones, "
         "or lower bundles.min_retold",
-        "single_source": "bundles want several sources: give files of other publishers, or say FILE:source=each where "
-        "each document is a source of its own",
+        **dict.fromkeys(
+            ("same_source", "quotes_one_source"),
+            "bundles want several sources: give files of other publishers, or say FILE:source=each where each document "
+            "is a source of its own",
+        ),
         "other_time": "documents that are near are too far apart in time: see the preset's time window",
         **dict.fromkeys(
-            ("too_short", "too_long", "markup", "few_letters", "other_language", "junk"),
+            ("too_few_words", "too_many_words", "markup", "few_letters", "other_language", "junk"),
             "documents are no running text in the preset's language and lengths: see its section `content`",
         ),
         **dict.fromkeys(
@@ -159,7 +173,7 @@ DATASET = DataSet(
             "questions rest on one document: give documents that complete each other, or take another model",
         ),
         **dict.fromkeys(
-            ("unsupported_quote", "bad_options", "no_key_facts", "invalid_plan", "answer_in_question", "poor_question"),
+            ("unsupported_quote", "bad_options", "no_key_facts", "invalid_plan", "answer_given_away", "poor_question"),
             "the model does not write questions as it is asked to: take another model",
         ),
         "evidence_not_found": "searches do not bring the evidence: see the preset's `tools`",

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from trailforge.filters import bundles
 from trailforge.filters.answers import speaks_of_fact
+from trailforge.generators.document_bundles import EARLIER_REASONS
 from trailforge.generators.fixes import check_verdicts, remeasure
 from trailforge.rewards import mentions, normalize_answer
 from trailforge.schemas import BundleQuestion, InvalidInput
@@ -31,13 +32,14 @@ def refit(row: BundleQuestion, old: BundleQuestion) -> BundleQuestion:
         row = replace(
             row, aliases=(), key_facts=tuple(fact for fact in row.key_facts if speaks_of_fact(row.answer, fact))
         )
-    verdicts = [bundles.bad_options(row), bundles.answer_in_question(row)]
+    verdicts = [bundles.bad_options(row), bundles.answer_given_away(row)]
     check_verdicts(*verdicts)
     new = _chosen(row) - _chosen(old) if row.options else {row.answer} - {old.answer}
     for answer in sorted(new):
         if not _is_supported(answer, row):
             raise InvalidInput(f"no evidence of the question says {answer!r}", field="answer")
-    return replace(row, filters=remeasure(row.filters, [*verdicts, bundles.no_key_facts(row)], _MEASURED_ON_OTHERS))
+    verdicts.append(bundles.no_key_facts(row))
+    return replace(row, filters=remeasure(row.filters, verdicts, _MEASURED_ON_OTHERS, EARLIER_REASONS))
 
 
 def _with_chosen(row: BundleQuestion, old: BundleQuestion) -> BundleQuestion:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import get_args
 
+from trailforge.generators.document_bundles import EARLIER_REASONS
 from trailforge.generators.document_bundles.bundle_rows import (
     QuestionOutcome,
     brief,
@@ -52,7 +53,7 @@ from trailforge.pipelines.show import (
     common,
     tab,
 )
-from trailforge.pipelines.show.common import ORIGINS, head, measured, passages, provenance
+from trailforge.pipelines.show.common import ORIGINS, head, measured, passages, provenance, with_earlier
 from trailforge.pipelines.show.marks import Marked, cut_out, find_quote, find_shared
 from trailforge.schemas import (
     Bundle,
@@ -68,7 +69,7 @@ from trailforge.schemas import (
 MEANINGS = {
     "unsupported_quote": "share of the hops whose quote stands in its document",
     "too_few_documents": "documents that the hops quote",
-    "single_source": "sources that the hops quote",
+    "quotes_one_source": "sources that the hops quote",
     "unrelated_hops": "groups into which the hops fall that nothing joins; 1 is sound",
     "used_fact": "quotes whose words an accepted question of the bundle rests on, too",
     "calculated": "numbers of the answer that no quote says",
@@ -76,7 +77,7 @@ MEANINGS = {
     "bad_options": "options and answer have the form that the type asks for: 1 for yes",
     "no_key_facts": "key facts, without which an explanation cannot be held against its gold",
     "invalid_plan": "rules that the search plan breaks",
-    "answer_in_question": "how many of question and queries mention the answer",
+    "answer_given_away": "how many of question and queries mention the answer",
     "gold_in_queries": "largest share of a query's words that the gold knows and the question does not",
     "stale_document": "days from the earliest allowed date to the oldest document",
     "poor_question": "an editor who sees its documents finds no fault with it: 1 for yes",
@@ -104,7 +105,7 @@ def bundle_question(run: OpenRun, row: BundleQuestion) -> Parts:
     return [
         Columns([[*_asked(row), *hops], _plan(row)], (11, 9)),
         *_documents(documents, row.hops),
-        measured(row.filters, MEANINGS),
+        measured(row.filters, with_earlier(MEANINGS, EARLIER_REASONS)),
     ]
 
 

@@ -70,12 +70,12 @@ _KINDS = {
 MEND = "mend_question"
 _SLIPS = {
     "unsupported_quote": "A quote is not there",
-    "answer_in_question": "It gives its answer away",
+    "answer_given_away": "It gives its answer away",
     "bad_options": "Its answer or options have not the form that is asked for",
     "no_key_facts": "Its key facts will not do",
     "calculated": "Its answer is calculated",
     "named_by_score": "It names a thing by a figure",
-    "single_source": "It rests on one source",
+    "quotes_one_source": "It rests on one source",
     "not_answerable": "A reader of all documents that it quotes has another answer",
 }
 MENDABLE = ("poor_question", "fewer_documents_suffice", *_SLIPS)

@@ -23,6 +23,14 @@ NAME = "kg_questions"
 WRITE, FILTER = "write", "filter"
 """The names of the lines in the run's books that count written and filtered questions."""
 _HERE = "trailforge.generators.kg_questions"
+EARLIER_REASONS = {
+    "answer_in_question": "answer_named",
+    "closed_book": "right_from_memory",
+    "duplicate_question": "same_facts",
+    "malformed": "malformed_question",
+    "other_answers": "ambiguous_question",
+}
+"""The names that reasons of rejection had in runs of before, each with its name of now."""
 
 DATASET = DataSet(
     name=NAME,
@@ -78,18 +86,20 @@ DATASET = DataSet(
     beside={"plots": r"funnel\.png"},
     lists={"questions.jsonl": f"{_HERE}.select:line_of"},
     about="Make multi-hop questions from a knowledge graph's facts, each with one answer in the graph.",
+    earlier_reasons=EARLIER_REASONS,
     hints={
-        "closed_book": "the model knows the answers by heart: sample more paths (--count), or from a less known graph",
-        "malformed": "the model does not keep to the form that it is asked in: take another model",
+        "right_from_memory": "the model knows the answers by heart: sample more paths (--count), or from a less known "
+        "graph",
+        "malformed_question": "the model does not keep to the form that it is asked in: take another model",
         **dict.fromkeys(
-            ("malformed_reply", "start_missing", "ungrounded_name", "bridge_named", "answer_in_question"),
+            ("malformed_reply", "start_missing", "ungrounded_name", "bridge_named", "answer_named"),
             "the model does not word the facts as it is asked to: take another model, or `writer: {kind: templates}`",
         ),
         **dict.fromkeys(
             ("not_unique", "shortcut"), "the graph has several entities for what is asked: give it more facts of each"
         ),
         **dict.fromkeys(
-            ("other_answers", "doubtful_fact", "unclear_question"),
+            ("ambiguous_question", "doubtful_fact", "unclear_question"),
             "the model doubts facts or wording: see whether the graph is right, or set `filters: {check: false}`",
         ),
         "agreed_otherwise": "the model reads other facts out of the questions: take another model",

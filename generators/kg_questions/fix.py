@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from trailforge.filters.kg import ASKED, judge_unasked
 from trailforge.generators.fixes import check_aliases, check_verdicts, remeasure
+from trailforge.generators.kg_questions import EARLIER_REASONS
 from trailforge.schemas import InvalidInput, KgQuestion
 
 
@@ -20,4 +21,4 @@ def refit(row: KgQuestion, old: KgQuestion) -> KgQuestion:
     check_verdicts(*verdicts)
     is_asked_anew = (row.question, row.answer_aliases) != (old.question, old.answer_aliases)
     dropped = ASKED if is_asked_anew else frozenset[str]()
-    return replace(row, filters=remeasure(row.filters, verdicts, dropped))
+    return replace(row, filters=remeasure(row.filters, verdicts, dropped, EARLIER_REASONS))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from trailforge.filters import scores_of
-from trailforge.filters.kg import AcceptedQuestions, duplicate_question
+from trailforge.filters.kg import AcceptedQuestions, same_facts
 from trailforge.generators.kg_questions import NAME as TABLE
 from trailforge.generators.selecting import finish_selection, read_candidates, write_parts
 from trailforge.pipelines import StageRun
@@ -38,7 +38,7 @@ def sift(candidates: Iterable[KgQuestion]) -> tuple[list[KgQuestion], list[tuple
     kept: list[KgQuestion] = []
     rejected: list[tuple[KgQuestion, Verdict]] = []
     for row in candidates:
-        verdict = duplicate_question(row, asked)
+        verdict = same_facts(row, asked)
         if verdict.keep:
             asked.add(row)
             kept.append(replace(row, filters=(*row.filters, *scores_of([verdict]))))

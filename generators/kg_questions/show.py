@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
+from trailforge.generators.kg_questions import EARLIER_REASONS
 from trailforge.pipelines.runs import OpenRun
 from trailforge.pipelines.show import (
     Chips,
@@ -19,23 +20,23 @@ from trailforge.pipelines.show import (
     StyledText,
     Title,
 )
-from trailforge.pipelines.show.common import measured
+from trailforge.pipelines.show.common import measured, with_earlier
 from trailforge.schemas import FactChain, KgFact, KgNode, KgQuestion, KgShape
 
 MEANINGS = {
-    "malformed": "rules of form that are broken",
+    "malformed_question": "rules of form that are broken",
     "not_unique": "the most entities that fit what leads to the answer or a bridge",
     "shortcut": "entities left when one fact is left out: the fewest",
-    "answer_in_question": "how many of question and sub-questions name what they ask for",
+    "answer_named": "how many of question and sub-questions name what they ask for",
     "bridge_named": "share of the bridges that the question names",
     "start_missing": "share of the starts that the question names",
     "ungrounded_name": "names and numbers that the facts do not have",
-    "closed_book": "how near the model comes from memory, 0 to 1",
+    "right_from_memory": "how near the model comes from memory, 0 to 1",
     "agreed_otherwise": "the most draws from memory that give the same other answer",
-    "other_answers": "other answers that the model finds",
+    "ambiguous_question": "other answers that the model finds",
     "doubtful_fact": "1 where the model knows a fact to be wrong or over",
     "unclear_question": "1 where the model finds the wording unclear",
-    "duplicate_question": "the largest share of its facts that one accepted question has",
+    "same_facts": "the largest share of its facts that one accepted question has",
 }
 """Explanation of each score, by filter."""
 _SHAPES = {
@@ -65,7 +66,7 @@ def kg_question(run: OpenRun, row: KgQuestion) -> Parts:
         fact_graph(row.chain),
         DataTable([_fact(row.chain, fact) for fact in row.chain.facts], _COLUMNS),
         Note((StyledText(left, "quiet"),)),
-        measured(row.filters, MEANINGS),
+        measured(row.filters, with_earlier(MEANINGS, EARLIER_REASONS)),
     ]
 
 

@@ -20,6 +20,13 @@ NAME = "kg_trajectories"
 SEARCH, EPISODE, FILTER = "search", "episode", "filter"
 """The names of the lines in the run's books that count searches, episodes and filtered episodes."""
 _HERE = "trailforge.generators.kg_trajectories"
+EARLIER_REASONS = {
+    "answer_leaked": "answer_before_read",
+    "malformed": "malformed_conversation",
+    "redundant_search": "idle_search",
+    "wrong_intermediate": "wrong_hop_answer",
+}
+"""The names that reasons of rejection had in runs of before, each with its name of now."""
 
 DATASET = DataSet(
     name=NAME,
@@ -65,6 +72,7 @@ DATASET = DataSet(
     show=f"{_HERE}.show:SHOW",
     beside={"plots": r"(funnel|rewards)\.png"},
     about="Turn questions into annotated search episodes over documents and a knowledge graph (DynaSearcher).",
+    earlier_reasons=EARLIER_REASONS,
     hints=QUESTION_HINTS,
     demo="demo",
     own_options={"kg": GRAPH, "kg_filter": KG_FILTER, **SEARCHED},

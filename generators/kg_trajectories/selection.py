@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from trailforge.filters import DOUBTFUL, first_rejection
+from trailforge.filters import DOUBTFUL, SURPLUS, first_rejection, reject_surplus
 from trailforge.filters.kg import (
     KgEpisodeFilterConfig,
     count_guesses,
@@ -46,7 +46,6 @@ from trailforge.rewards import is_near_miss, is_never_quoted, mcts_reward, menti
 from trailforge.rewards.episode import Episode, is_stated, knows_that_unknown
 from trailforge.schemas import ContrastivePair, GroundTruth, KgStep, KgTrajectory, Verdict
 
-SURPLUS = "surplus"
 TOO_SIMILAR = "too_similar"
 WRONG = "wrong_answer"
 _OF_ANSWER = frozenset({WRONG, "ungrounded_answer", "unstated_answer", "other_answers"})
@@ -145,7 +144,7 @@ def _rank(row: KgTrajectory, likeness: float, config: EpisodeSelectionConfig) ->
 
 def _not_taken(taken: int, likeness: float, config: EpisodeSelectionConfig) -> Verdict | None:
     if taken >= config.most:
-        return Verdict(keep=False, reason=SURPLUS, score=float(taken), detail=f"{taken} better ones were taken")
+        return reject_surplus(taken)
     if likeness > config.max_similarity:
         detail = f"shares {likeness:.2f} with one that was taken"
         return Verdict(keep=False, reason=TOO_SIMILAR, score=round(likeness, 6), detail=detail)

@@ -7,6 +7,15 @@ from trailforge.schemas import Question, SearchTree, SftRow, Trajectory
 
 NAME = "mcts_trajectories"
 _HERE = "trailforge.generators.mcts_trajectories"
+EARLIER_REASONS = {
+    "answer_leaked": "answer_before_found",
+    "malformed_tags": "malformed_conversation",
+    "other_answers": "ambiguous_passages",
+    "unclear_question": "garbled_question",
+    "ungrounded_answer": "ungrounded_step",
+    "wrong_answer": "unrewarded_answer",
+}
+"""The names that reasons of rejection had in runs of before, each with its name of now."""
 
 DATASET = DataSet(
     name=NAME,
@@ -47,6 +56,7 @@ DATASET = DataSet(
     beside={"plots": r"funnel\.png"},
     about="Turn multi-hop questions into correct and self-reflective search trajectories (MSearcher).",
     own_options=SEARCHED,
+    earlier_reasons=EARLIER_REASONS,
     hints=QUESTION_HINTS,
     demo="demo",
     preview={"limit": 2},

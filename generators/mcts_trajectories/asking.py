@@ -25,7 +25,7 @@ from trailforge.mcts import PolicyConfig, gold_plan, plan_problem, references
 from trailforge.schemas import MalformedReply, Plan, Question, Verdict
 
 PURPOSE = "word"
-UNCLEAR = "unclear_question"
+UNCLEAR = "garbled_question"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from trailforge.filters import answer_leaked, malformed_tags, wrong_answer
+from trailforge.filters import answer_before_found, malformed_conversation, unrewarded_answer
 from trailforge.generators.fixes import check_aliases, check_verdicts
 from trailforge.generators.mcts_trajectories.telling.spans import moved_spans, span_problem
 from trailforge.generators.mcts_trajectories.telling.story import mismatch, thought_in, with_answer
@@ -23,7 +23,7 @@ def refit(row: Trajectory, old: Trajectory) -> Trajectory:
     """Return the row with the question in its first turn, the final answer in its last, and its spans, rewards and
     length."""
     row = _with_turns(row, old)
-    check_verdicts(malformed_tags(row))
+    check_verdicts(malformed_conversation(row))
     row = _with_golds(row, old)
     row = replace(row, spans=moved_spans(old.spans, old.messages, row.messages))
     if (row.question, row.final_answer, row.answer) != (old.question, old.final_answer, old.answer):
@@ -32,7 +32,7 @@ def refit(row: Trajectory, old: Trajectory) -> Trajectory:
     if problem:
         raise InvalidInput(f"the conversation says otherwise: {problem}", field="messages")
     _check_question(row.question, old.question, (row.answer, *row.answer_aliases))
-    check_verdicts(wrong_answer(row), answer_leaked(row))
+    check_verdicts(unrewarded_answer(row), answer_before_found(row))
     is_judged_right = row.judge_score is not None and old.reward.total > 0
     reward = score_by_target(row.final_answer, (row.answer, *row.answer_aliases), judged_right=is_judged_right)
     tokens = count_conversation(row.messages)
@@ -65,7 +65,7 @@ def _with_golds(row: Trajectory, old: Trajectory) -> Trajectory:
     if is_new and not mcts_reward(row.final_answer, (row.answer,)):
         # As the filter says it: the aliases may still be those of the old answer.
         detail = f"final answer {row.final_answer!r}, gold {row.answer!r}"
-        raise InvalidInput(f"filter wrong_answer rejects it then: {detail}", field="answer")
+        raise InvalidInput(f"filter unrewarded_answer rejects it then: {detail}", field="answer")
     aliases = row.answer_aliases
     if row.answer != old.answer and aliases == old.answer_aliases:
         aliases = tuple(gold for gold in (old.answer, *aliases) if not is_new or same_answer(gold, row.answer))

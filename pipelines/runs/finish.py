@@ -170,7 +170,8 @@ def explain_nothing(manifest: Manifest, settings: Settings, folder: Path) -> str
     most = _reasons(manifest).most_common(_MOST_REASONS)
     taken = ", ".join(f"{reason} {count:,}" for reason, count in most) or "none was rejected"
     hints = {**_HINTS, **dataset.hints}
-    tries = dict.fromkeys(hints[reason] for reason, _ in most if reason in hints)
+    now = [dataset.earlier_reasons.get(reason, reason) for reason, _ in most]
+    tries = dict.fromkeys(hints[reason] for reason in now if reason in hints)
     kept = f"nothing was kept of {settings.items:,} {dataset.stages[0].unit} ({taken})"
     return f"{kept}: {'; '.join(tries)}" if tries else kept
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -16,12 +17,13 @@ import pyarrow.parquet as pq
 from trailforge.inference.provider import unpack
 from trailforge.pipelines.curated import NAME, Curator, Undo, products_of, rejected_rows, rulings_of, uid_of
 from trailforge.pipelines.dataset import LEDGER, DataSet, resolve
-from trailforge.pipelines.datasets import CURATE, dataset_of, is_curated
+from trailforge.pipelines.datasets import CURATE, dataset_of, is_curated, load_dataset
 from trailforge.pipelines.engine.files import what_is_wrong
 from trailforge.pipelines.runs.accounting import check_balance
 from trailforge.pipelines.runs.finish import MANIFEST, finished_run, manifest_of
 from trailforge.pipelines.runs.intake import INPUTS, Settings, run_configuration
 from trailforge.schemas import (
+    ContrastivePair,
     CountMismatch,
     FileEntry,
     InvalidInput,
@@ -162,6 +164,36 @@ class Report:
         return not self.problems
 
 
+def with_reasons_of_now(row: Any, now: Mapping[str, str]) -> Any:
+    """Return a row with each reason by its name of now (`DataSet.earlier_reasons`).
+
+    That is the reason why it was rejected, or is the worse one of a pair, and the names of its filters, in the row or
+    in what `rejected/` holds of it.
+    """
+    changes: dict[str, Any] = {}
+    if any(score.name in now for score in getattr(row, "filters", ())):
+        changes["filters"] = tuple(replace(score, name=now.get(score.name, score.name)) for score in row.filters)
+    if isinstance(row, RejectedRow | ContrastivePair) and row.reason in now:
+        changes["reason"] = now[row.reason]
+    if isinstance(row, RejectedRow) and any(f'"{old}"' in row.payload for old in now):
+        changes["payload"] = _payload_of_now(row.payload, now)
+    return replace(row, **changes) if changes else row
+
+
+def _payload_of_now(payload: str, now: Mapping[str, str]) -> str:
+    """A payload that is no row stays as it is, to be reported where it is read."""
+    with contextlib.suppress(ValueError, TypeError, InvalidInput):
+        content = parse_json(payload)
+        scores = content.get("filters") if isinstance(content, dict) else None
+        if isinstance(scores, list) and all(isinstance(score, dict) for score in scores):
+            told = (score.get("name") for score in scores)
+            content["filters"] = [
+                {**score, "name": now[name]} if name in now else score for score, name in zip(scores, told, strict=True)
+            ]
+            return json.dumps(content, ensure_ascii=False)
+    return payload
+
+
 class RowChecks(ABC):
     """Recomputes what the rows say of themselves, file by file: memory holds the rows of one file name at a time.
 
@@ -175,6 +207,7 @@ class RowChecks(ABC):
         self.accepted: Counter[str] = Counter()
         self._rejected: Counter[tuple[str, str]] = Counter()
         self._undo = Undo(folder)
+        self._now = load_dataset(manifest.dataset).earlier_reasons
 
     @abstractmethod
     def check(self) -> None:
@@ -186,7 +219,11 @@ class RowChecks(ABC):
         return sorted({Path(entry.path).name for entry in self.manifest.files} | emptied)
 
     def rows(self, table: str, name: str, record: type) -> Iterator[Any]:
-        """The rows of a file as the run made them; none when the table has no such file."""
+        """The rows of a file as the run made them, with each reason by its name of now; none when the table has no such
+        file."""
+        return (with_reasons_of_now(row, self._now) for row in self._made(table, name, record))
+
+    def _made(self, table: str, name: str, record: type) -> Iterator[Any]:
         return self._undo.original(table, name, record, self.standing(table, name, record))
 
     def standing(self, table: str, name: str, record: type) -> Iterator[Any]:
@@ -271,12 +308,13 @@ class RowChecks(ABC):
             counted = self.accepted.get(line.name)
             if counted is not None and counted != line.accepted:
                 self.report.problems.append(f"stage {line.name}: {line.accepted} accepted, {counted} rows found")
+            told: Counter[str] = Counter()
             for count in (*line.rejected, *line.failed):
-                found = self._rejected.pop((line.name, count.reason), 0)
-                if found != count.count:
-                    self.report.problems.append(
-                        f"stage {line.name}: {count.count} x {count.reason}, {found} rows in rejected/"
-                    )
+                told[self._now.get(count.reason, count.reason)] += count.count
+            for reason, count in told.items():
+                found = self._rejected.pop((line.name, reason), 0)
+                if found != count:
+                    self.report.problems.append(f"stage {line.name}: {count} x {reason}, {found} rows in rejected/")
         for (stage_name, reason), found in self._rejected.items():
             self.report.problems.append(f"rejected/: {found} rows of {stage_name}/{reason} that no stage counts")
 
@@ -290,7 +328,7 @@ class RowChecks(ABC):
             for table, product in products_of(dataset).items():
                 for name in self.names():
                     standing = self.standing(table, name, product.record)
-                    for row, change in curator.curate(table, name, self.rows(table, name, product.record)):
+                    for row, change in curator.curate(table, name, self._made(table, name, product.record)):
                         expected += [change] if change is not None else []
                         if row is not None:
                             self.accepted[CURATE] += 1
@@ -301,5 +339,5 @@ class RowChecks(ABC):
             return
         if expected != self._undo.rows:
             self.problem(NAME, "curated", "this is not what follows from the decisions that are told there")
-        if list(self.rows("rejected", f"{NAME}.parquet", RejectedRow)) != rejected_rows(expected):
+        if list(self._made("rejected", f"{NAME}.parquet", RejectedRow)) != rejected_rows(expected):
             self.problem(NAME, "rejected", "they are not the rows that people rejected, and what was made of them")

@@ -130,6 +130,11 @@ def contrast(row: Any, worse: str, heads: tuple[Parts, Parts], notes: Mapping[in
     ]
 
 
+def with_earlier(meanings: Mapping[str, str], earlier: Mapping[str, str]) -> dict[str, str]:
+    """Return what each score of a filter means, by the filter's earlier name too (`DataSet.earlier_reasons`)."""
+    return {**meanings, **{old: meanings[now] for old, now in earlier.items() if now in meanings}}
+
+
 def measured(filters: Sequence[FilterScore], meanings: Mapping[str, str]) -> Fold:
     """Show the scores of a row's filters. `meanings`: what each filter's score means."""
     title = f"What the filters measured: {sum(score.passed for score in filters)} of {len(filters)} passed"

@@ -190,7 +190,7 @@ def test_what_cannot_be_done_is_one_line_and_writes_nothing(
     assert "expected FIELD=VALUE" in refused("decide", folder, row.uid, "--fix", "answer")
     for arguments, problem in (
         (["none", "--accept"], "no row none in inputs, mcts_trajectories, rejected"),
-        ([row.uid, "--fix", "answer=something else"], "filter wrong_answer rejects it then"),
+        ([row.uid, "--fix", "answer=something else"], "filter unrewarded_answer rejects it then"),
         ([row.uid, "--fix", "reward=1"], "cannot be fixed"),
         ([row.uid, "--fix", "messages.77.content=x"], "no such field"),
         ([row.uid, "--fix", "answer_aliases=x"], "not valid JSON"),

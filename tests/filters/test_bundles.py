@@ -20,7 +20,7 @@ from trailforge.filters.bundles import (
     invalid_plan,
     judge_unread,
     named_by_score,
-    single_source,
+    quotes_one_source,
     stale_document,
     too_few_documents,
     unrelated_hops,
@@ -96,12 +96,12 @@ def test_hops_join_two_documents_of_the_bundle() -> None:
 
 def test_hops_join_two_sources() -> None:
     of_one = DOCUMENTS | {"arxiv:2": replace(PAPER, source="news", kind="news")}
-    verdict = single_source(question(), of_one)
+    verdict = quotes_one_source(question(), of_one)
     assert (verdict.keep, verdict.score, verdict.detail) == (False, 1.0, "all evidence is of news")
-    assert single_source(question(), DOCUMENTS).score == 2.0
+    assert quotes_one_source(question(), DOCUMENTS).score == 2.0
     papers = {id: replace(document, source="arxiv", kind="academic") for id, document in DOCUMENTS.items()}
-    assert single_source(question(), papers).score == 2.0  # a paper is a source by itself
-    assert single_source(quoting(("news:1", "a"), ("news:1", "b")), DOCUMENTS).keep
+    assert quotes_one_source(question(), papers).score == 2.0  # a paper is a source by itself
+    assert quotes_one_source(quoting(("news:1", "a"), ("news:1", "b")), DOCUMENTS).keep
 
 
 def apart(first: str, second: str, **changes: Any) -> Verdict:

@@ -11,16 +11,16 @@ from tests.support.bundle_rows import CHURCH, ISLAND, sample_documents
 from tests.support.scripted import ScriptedModel
 from trailforge.filters.episodes import (
     EpisodeFilterConfig,
-    answer_leaked,
+    answer_before_search,
     count_idle_searches,
     count_needless_edges,
     evidence_not_found,
     gold_in_episode,
     judge_episode,
     low_reward,
-    malformed,
+    malformed_conversation,
     names_the_missing,
-    needless_search,
+    one_search_suffices,
     picked_options,
     placeholder_query,
     unfounded_thought,
@@ -57,13 +57,13 @@ def with_query(episode: SearchEpisode, query: str) -> SearchEpisode:
 def test_a_sound_episode_is_kept_by_all(episode: SearchEpisode) -> None:
     verdicts = judge_episode(episode, ISLAND, CONFIG)
     assert [(v.reason, v.keep, v.score, v.detail) for v in verdicts] == [
-        ("malformed", True, 0.0, ""),
+        ("malformed_conversation", True, 0.0, ""),
         ("placeholder_query", True, 0.0, ""),
-        ("answer_leaked", True, 0.0, ""),
+        ("answer_before_search", True, 0.0, ""),
         ("unread_figure", True, 0.0, ""),
         ("picked_options", True, 0.0, ""),
         ("evidence_not_found", True, 1.0, ""),
-        ("needless_search", True, 0.666667, ""),
+        ("one_search_suffices", True, 0.666667, ""),
         ("gold_in_queries", True, 0.25, ""),
         ("admitted_guess", True, 0.0, ""),
         ("low_reward", True, 1.0, ""),
@@ -100,12 +100,12 @@ def test_a_thought_that_names_no_more_than_names_does_not_say_what_is_missing(
     assert names_the_missing(replace(episode, thought=thought, plan_nodes=nodes), row) == is_named
 
 
-def test_malformed(episode: SearchEpisode) -> None:
+def test_malformed_conversation(episode: SearchEpisode) -> None:
     messages = (*episode.messages[:4], replace(episode.messages[4], content="more than 500"))
-    verdict = malformed(replace(episode, messages=messages))
+    verdict = malformed_conversation(replace(episode, messages=messages))
     assert not verdict.keep and verdict.score == 1.0
     assert verdict.detail == "message 4: expected a thought, then one search or one answer; found no tags"
-    assert not malformed(replace(episode, messages=messages[:3])).keep
+    assert not malformed_conversation(replace(episode, messages=messages[:3])).keep
 
 
 @pytest.mark.parametrize(("total", "keep"), [(0.79, False), (0.8, True)])
@@ -125,17 +125,17 @@ def test_evidence_not_found(episode: SearchEpisode, least: float, keep: bool) ->
     assert not evidence_not_found(replace(episode, searches=()), ISLAND, least=least).keep
 
 
-def test_needless_search(episode: SearchEpisode) -> None:
+def test_one_search_suffices(episode: SearchEpisode) -> None:
     everything = tuple(passage for search in episode.searches for passage in search.passages)
     all_at_once = replace(episode.searches[1], passages=everything)
     searches = (episode.searches[0], all_at_once, episode.searches[2])
-    verdict = needless_search(replace(episode, searches=searches), ISLAND)
+    verdict = one_search_suffices(replace(episode, searches=searches), ISLAND)
     assert (verdict.keep, verdict.score, verdict.detail) == (False, 1.0, "B alone brings the evidence of all hops")
-    assert needless_search(replace(episode, searches=(all_at_once,)), ISLAND).keep
-    assert needless_search(replace(episode, searches=()), ISLAND).keep
+    assert one_search_suffices(replace(episode, searches=(all_at_once,)), ISLAND).keep
+    assert one_search_suffices(replace(episode, searches=()), ISLAND).keep
     rejections = [v.reason for v in judge_episode(replace(episode, searches=searches), ISLAND, CONFIG) if not v.keep]
-    assert rejections == ["needless_search"]
-    assert needless_search(replace(episode, searches=searches, origin="policy"), ISLAND).keep
+    assert rejections == ["one_search_suffices"]
+    assert one_search_suffices(replace(episode, searches=searches, origin="policy"), ISLAND).keep
 
 
 def test_idle_are_searches_that_bring_nothing_new_beyond_one_for_each_hop(episode: SearchEpisode) -> None:
@@ -199,18 +199,18 @@ def test_a_figure_that_nobody_has_read_stands_in_no_query_and_no_thought_before_
 @pytest.mark.parametrize(
     ("where", "leaks"), [({"thought": "There are more than 500, I think."}, 1), ({"thought": "500 or more?"}, 0)]
 )
-def test_answer_leaked(episode: SearchEpisode, where: dict[str, Any], leaks: int) -> None:
-    verdict = answer_leaked(replace(episode, **where))
+def test_answer_before_search(episode: SearchEpisode, where: dict[str, Any], leaks: int) -> None:
+    verdict = answer_before_search(replace(episode, **where))
     assert (verdict.keep, verdict.score) == (not leaks, leaks)
     assert ("'more than 500' stands in" in verdict.detail) == bool(leaks)
-    assert answer_leaked(with_query(episode, "an island with more than 500 plants")).score == 1.0
+    assert answer_before_search(with_query(episode, "an island with more than 500 plants")).score == 1.0
 
 
 def test_what_the_question_says_is_no_leak(episode: SearchEpisode) -> None:
     thought = "Gustaf Wickman designed it; It weighs 672 tonnes; It was finished in 1912"
     told = replace(episode, thought="More than 500?", question="Is it more than 500 or fewer?")
-    assert answer_leaked(told).keep
-    assert answer_leaked(replace(told, thought=thought, answer=thought, options=CHURCH.options)).keep
+    assert answer_before_search(told).keep
+    assert answer_before_search(replace(told, thought=thought, answer=thought, options=CHURCH.options)).keep
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_a_letter_that_points_nowhere(episode: SearchEpisode, query: str) -> Non
 def test_an_episode_that_was_given_up_says_why_before_that_it_has_no_answer(episode: SearchEpisode) -> None:
     given_up = replace(with_query(episode, "plants on [A]"), messages=episode.messages[:4], reward=NOTHING)
     assert [v.reason for v in judge_episode(given_up, ISLAND, CONFIG) if not v.keep] == [
-        "placeholder_query", "malformed", "low_reward",
+        "placeholder_query", "malformed_conversation", "low_reward",
     ]  # fmt: skip
 
 

@@ -149,7 +149,7 @@ def test_two_hops_that_do_not_rest_on_each_other_are_not_found_by_each_others_qu
     crossed = [replace(row.steps[0], answer="Jackson County, Florida"), replace(row.steps[1], answer="United States")]
     crossed += [replace(row.steps[2], query="Which city has a courthouse in United States in Jackson County, Florida?")]
     found = reasons(replace(row, steps=(*crossed, row.steps[3])), question)
-    assert {"hops_out_of_order", "ungrounded_answer", "wrong_intermediate"} <= set(found)
+    assert {"hops_out_of_order", "ungrounded_step", "wrong_intermediate"} <= set(found)
 
 
 @pytest.mark.parametrize(("name", "step"), [("musique_original20", 1), ("musique_reconstructed", 6)])

@@ -10,20 +10,20 @@ from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, QUESTION, SECON
 from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
 from trailforge.filters.gold_hops import follows_gold, hops_found, own_hop
 from trailforge.filters.trajectories import (
-    answer_leaked,
+    answer_before_found,
     circular_step,
     duplicate_trajectory,
     evidence_was_there,
     hops_out_of_order,
-    malformed_tags,
+    malformed_conversation,
     missing_hop,
     redundant_search,
     same_twice,
     too_long,
     undue_reflection,
-    ungrounded_answer,
+    ungrounded_step,
     unresolved_reference,
-    wrong_answer,
+    unrewarded_answer,
     wrong_intermediate,
 )
 from trailforge.schemas import Hop, Message, Origin, Question, Trajectory
@@ -43,9 +43,9 @@ def test_good_rows_pass_every_filter(row) -> None:
     assert len({v.reason for v in verdicts}) == len(verdicts) == 16
 
 
-def test_wrong_answer() -> None:
-    verdict = wrong_answer(trajectory(FIRST, replace(SECOND, answer="Berlin")))
-    assert (verdict.keep, verdict.reason, verdict.score) == (False, "wrong_answer", 0.0)
+def test_unrewarded_answer() -> None:
+    verdict = unrewarded_answer(trajectory(FIRST, replace(SECOND, answer="Berlin")))
+    assert (verdict.keep, verdict.reason, verdict.score) == (False, "unrewarded_answer", 0.0)
     assert "Berlin" in verdict.detail and "Vienna" in verdict.detail
 
 
@@ -55,28 +55,28 @@ def test_unresolved_reference() -> None:
     assert not unresolved_reference(trajectory(FIRST, replace(SECOND, passages=()))).keep
 
 
-def test_answer_leaked_in_a_query_before_it_is_found() -> None:
+def test_an_answer_in_a_query_before_it_is_found() -> None:
     leaky = replace(FIRST, query="Who of Vienna directed Metropolis?")
-    verdict = answer_leaked(trajectory(leaky, SECOND))
-    assert (verdict.keep, verdict.reason) == (False, "answer_leaked")
+    verdict = answer_before_found(trajectory(leaky, SECOND))
+    assert (verdict.keep, verdict.reason) == (False, "answer_before_found")
 
 
-def test_answer_leaked_in_the_plan_or_as_an_earlier_mistake() -> None:
-    assert not answer_leaked(trajectory(plan=("Who directed Metropolis in Vienna?", PLAN[1]))).keep
+def test_an_answer_in_the_plan_or_as_an_earlier_mistake() -> None:
+    assert not answer_before_found(trajectory(plan=("Who directed Metropolis in Vienna?", PLAN[1]))).keep
     early = step(0, "Who directed Metropolis?", "Wien", "0", is_mistake=True)
-    assert not answer_leaked(trajectory(early, FIRST, SECOND, error="reasoning")).keep
+    assert not answer_before_found(trajectory(early, FIRST, SECOND, error="reasoning")).keep
 
 
 def test_answer_in_the_question_is_no_leak() -> None:
     row = trajectory(replace(FIRST, query="Who of Vienna directed Metropolis?"), SECOND)
-    assert answer_leaked(replace(row, question="Was the director of Metropolis born in Vienna or Wien?")).keep
+    assert answer_before_found(replace(row, question="Was the director of Metropolis born in Vienna or Wien?")).keep
 
 
 def test_answer_may_be_used_after_it_was_found() -> None:
     plan = (*PLAN, "In which country is #2?", "Where was #1 born?")
     third = step(2, "In which country is Vienna?", "Austria", "1", plan=plan)
     fourth = step(3, "Where was Fritz Lang born?", "Vienna", "1", plan=plan)
-    assert answer_leaked(trajectory(FIRST, SECOND, third, fourth, plan=plan)).keep
+    assert answer_before_found(trajectory(FIRST, SECOND, third, fourth, plan=plan)).keep
 
 
 def test_duplicate_trajectory() -> None:
@@ -112,12 +112,12 @@ def test_a_misreading_is_its_answer_and_a_blamed_search_its_passages() -> None:
     assert not duplicate_trajectory(same_search, [row]).keep
 
 
-def test_malformed_tags() -> None:
+def test_malformed_conversation() -> None:
     row = trajectory()
     broken = Message(role="assistant", content="<think>x</think>", train=True)
-    verdict = malformed_tags(replace(row, messages=(*row.messages[:-1], broken)))
-    assert (verdict.keep, verdict.reason) == (False, "malformed_tags")
-    assert not malformed_tags(trajectory(FIRST, replace(SECOND, answer="</answer>"))).keep
+    verdict = malformed_conversation(replace(row, messages=(*row.messages[:-1], broken)))
+    assert (verdict.keep, verdict.reason) == (False, "malformed_conversation")
+    assert not malformed_conversation(trajectory(FIRST, replace(SECOND, answer="</answer>"))).keep
 
 
 def test_too_long() -> None:
@@ -128,27 +128,27 @@ def test_too_long() -> None:
     assert not too_long(row, max_tokens=200, max_tool_calls=1).keep
 
 
-def test_ungrounded_answer() -> None:
-    verdict = ungrounded_answer(trajectory(FIRST, replace(SECOND, answer="Berlin, Germany")))
-    assert (verdict.keep, verdict.reason, verdict.score) == (False, "ungrounded_answer", 0.5)
+def test_ungrounded_step() -> None:
+    verdict = ungrounded_step(trajectory(FIRST, replace(SECOND, answer="Berlin, Germany")))
+    assert (verdict.keep, verdict.reason, verdict.score) == (False, "ungrounded_step", 0.5)
 
 
 def test_a_last_answer_in_more_words_is_grounded_where_a_passage_states_the_gold_answer() -> None:
     composite = replace(SECOND, answer="Vienna, Austria")
-    assert ungrounded_answer(trajectory(FIRST, composite)).keep
-    assert ungrounded_answer(replace(trajectory(FIRST, composite), answer="Wien", answer_aliases=("Vienna",))).keep
-    assert not ungrounded_answer(replace(trajectory(FIRST, composite), answer="Wien", answer_aliases=())).keep
+    assert ungrounded_step(trajectory(FIRST, composite)).keep
+    assert ungrounded_step(replace(trajectory(FIRST, composite), answer="Wien", answer_aliases=("Vienna",))).keep
+    assert not ungrounded_step(replace(trajectory(FIRST, composite), answer="Wien", answer_aliases=())).keep
     off_topic = replace(SECOND.passages[0], title="Danube", text="The Danube flows through Vienna.")
-    assert not ungrounded_answer(trajectory(FIRST, replace(composite, passages=(off_topic,)))).keep
+    assert not ungrounded_step(trajectory(FIRST, replace(composite, passages=(off_topic,)))).keep
     third = step(2, "In which country is Vienna?", "Austria", plan=(*PLAN, "In which country is #2?"))
     third = replace(third, passages=(replace(off_topic, text="Vienna is in Austria."),))
     on_the_way = trajectory(FIRST, composite, third, plan=(*PLAN, "In which country is #2?"))
-    assert ungrounded_answer(on_the_way).score == pytest.approx(2 / 3)
+    assert ungrounded_step(on_the_way).score == pytest.approx(2 / 3)
 
 
 def test_a_mistake_may_be_ungrounded() -> None:
     made_up = replace(DIED, answer="Atlantis")
-    assert ungrounded_answer(trajectory(FIRST, made_up, SECOND, error="reasoning")).keep
+    assert ungrounded_step(trajectory(FIRST, made_up, SECOND, error="reasoning")).keep
 
 
 def test_wrong_intermediate_only_where_the_plan_follows_the_gold() -> None:
@@ -352,7 +352,7 @@ def test_a_shortcut_stays_where_its_passage_holds_both_facts() -> None:
     assert first_rejection(judge_trajectory(row, QUESTION, [], FilterConfig())) is None
     lucky = trajectory(step(0, whole, "Vienna", "1", plan=(whole,)), plan=(whole,))
     rejected = first_rejection(judge_trajectory(lucky, QUESTION, [], FilterConfig()))
-    assert rejected is not None and rejected.reason == "ungrounded_answer"
+    assert rejected is not None and rejected.reason == "ungrounded_step"
 
 
 def test_a_hop_that_only_a_mistake_finds_is_missing() -> None:

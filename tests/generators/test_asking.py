@@ -75,7 +75,7 @@ def test_no_words_break_a_plan_or_change_what_it_refers_to(words: list[str]) -> 
     [
         ('{"clear": true, "sub_questions": ["Who directed Metropolis?", "In which city was #1 born?"]}', True, "", 1),
         ('{"clear": false, "sub_questions": ["Who directed Metropolis?", "Where was #1 born?"]}', False,
-         "unclear_question", 1),
+         "garbled_question", 1),
         ('{"clear": true, "sub_questions": ["Who directed Metropolis?"]}', True, "", 2),
         ("I cannot say.", True, "", 2),
     ],

@@ -49,9 +49,9 @@ async def test_a_sound_question_is_kept_with_what_was_measured() -> None:
         (
             {**SOUND, "question": "Who of the University of Bergen designed the tide mill's turbine?"},
             {},
-            "answer_in_question",
+            "answer_given_away",
         ),
-        ({**SOUND, "hops": hop(0, query="the University of Bergen and tide mills")}, {}, "answer_in_question"),
+        ({**SOUND, "hops": hop(0, query="the University of Bergen and tide mills")}, {}, "answer_given_away"),
         ({**SOUND, **TWO_OPTIONS}, {}, "bad_options"),
         ({**SOUND, "hops": SOUND["hops"][:1]}, {}, "too_few_documents"),
     ],
@@ -65,7 +65,7 @@ async def test_evidence_of_one_source_is_rejected_for_that_alone() -> None:
     (row,) = await task.write()
     item = replace(ITEM, documents=tuple(replace(document, source="news", kind="news") for document in ITEM.documents))
     verdicts = await judge_question(row, item, task, BundleFilterConfig())
-    assert [v.reason for v in verdicts if not v.keep] == ["single_source"]
+    assert [v.reason for v in verdicts if not v.keep] == ["quotes_one_source"]
     assert task.meter.calls == 1  # no model is asked about it
 
 

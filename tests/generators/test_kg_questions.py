@@ -73,15 +73,16 @@ async def test_a_sound_question_is_kept_with_what_was_measured() -> None:
 @pytest.mark.parametrize(
     ("draft", "knows", "reason"),
     [
-        (SOUND | {"question": "Was the director of Red Dust born in Elmton?"}, False, "answer_in_question"),
+        (SOUND | {"question": "Was the director of Red Dust born in Elmton?"}, False, "answer_named"),
         (SOUND | {"question": "In which city was Cy Cedar, who made Red Dust, born?"}, False, "bridge_named"),
-        (SOUND | {"question": "In which city was X1, who made Red Dust, born?"}, False, "malformed"),
-        (SOUND | {"question": "The birthplace of the director of Red Dust"}, False, "malformed"),
-        (SOUND | {"sub_questions": ["Who directed Red Dust?", "Where was Cy Cedar born?"]}, False, "malformed"),
+        (SOUND | {"question": "In which city was X1, who made Red Dust, born?"}, False, "malformed_question"),
+        (SOUND | {"question": "The birthplace of the director of Red Dust"}, False, "malformed_question"),
+        (SOUND | {"sub_questions": ["Who directed Red Dust?", "Where was Cy Cedar born?"]}, False,
+         "malformed_question"),
         (SOUND | {"question": "In which city was the Oscar-winning director of Red Dust born?"}, False,
          "ungrounded_name"),
         (SOUND | {"question": "In which city was the director born?"}, False, "start_missing"),
-        (SOUND, True, "closed_book"),
+        (SOUND, True, "right_from_memory"),
     ],
 )  # fmt: skip
 async def test_each_flaw_is_rejected_for_itself_alone(draft: dict[str, Any], knows: bool, reason: str) -> None:
@@ -137,7 +138,7 @@ async def test_a_check_shows_the_facts_and_names_what_else_fits() -> None:
     row = await task.write()
     verdicts = await judge_question(row, task, KgQuestionFilterConfig(closed_book_samples=1, check=True))
     model: Any = task.context.client
-    assert [(v.reason, v.detail) for v in verdicts if not v.keep] == [("other_answers", "also 'Firton'")]
+    assert [(v.reason, v.detail) for v in verdicts if not v.keep] == [("ambiguous_question", "also 'Firton'")]
     prompt = check_prompt(row)
     assert row.question in prompt and "graph of 2021-05-01." in prompt
     assert "Answer by the graph: Elmton\nAlso called: Elm City\n" in prompt

@@ -194,7 +194,7 @@ async def test_a_search_that_needs_mending_is_made_but_breaks_the_format(graph: 
     assert (row.stop, row.final_answer, row.num_tool_calls) == ("answered", "Vienna", 2)
     assert row.steps[0].mentions == ("Metropolis",) and row.messages[2].content == slip, "the agent's own words"
     assert (row.kind, row.reward.r_ans, row.reward.total) == ("bad", 1.0, 0.0)
-    assert select([row]).rejected[0][1].reason == "malformed"
+    assert select([row]).rejected[0][1].reason == "malformed_conversation"
 
 
 async def test_a_search_beyond_mending_ends_the_episode_or_is_refused(graph: KgStore) -> None:
@@ -286,12 +286,12 @@ async def test_selection_and_pairs(graph: KgStore) -> None:
     assert selection.kept == (good,)
     assert [(row.uid, verdict.reason) for row, verdict in selection.rejected] == [
         (wrong.uid, "wrong_answer"),
-        (again.uid, "redundant_search"),
-        (malformed.uid, "malformed"),
+        (again.uid, "idle_search"),
+        (malformed.uid, "malformed_conversation"),
         (at_once.uid, "no_search"),
     ]
     pairs = contrastive_pairs(selection.kept, selection.rejected, 10)
-    assert {pair.reason for pair in pairs} == {"wrong_answer", "redundant_search", "malformed", "no_search"}
+    assert {pair.reason for pair in pairs} == {"wrong_answer", "idle_search", "malformed_conversation", "no_search"}
     assert {pair.good_uid for pair in pairs} == {good.uid}
     bad_rewards = {row.uid: row.reward.total for row, _ in selection.rejected}
     for pair in pairs:

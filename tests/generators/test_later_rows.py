@@ -59,9 +59,9 @@ async def test_a_link_that_was_remembered_rejects_though_the_last_one_was_read(u
 @pytest.mark.parametrize(
     ("uid", "reason"),
     [
-        ("0f76", "answer_leaked"),  # "a 1932 Buster Keaton comedy … from the 1970s"
-        ("6f54", "answer_leaked"),  # "in American Samoa, I think … would be in Iran"
-        ("5068", "answer_leaked"),  # "She was of the Byzantine imperial family, but I should check"
+        ("0f76", "answer_before_read"),  # "a 1932 Buster Keaton comedy … from the 1970s"
+        ("6f54", "answer_before_read"),  # "in American Samoa, I think … would be in Iran"
+        ("5068", "answer_before_read"),  # "She was of the Byzantine imperial family, but I should check"
         ("8c08", ""),
         ("9327", ""),
         ("eae3", ""),

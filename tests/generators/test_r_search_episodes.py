@@ -289,7 +289,7 @@ async def test_the_kept_draw_comes_first_and_is_the_last_that_is_made(tools: Too
     assert [(episode.origin, episode.thoughts) for episode in found] == [("policy", "model")] * 3
     assert [episode.reward.total for episode in found] == [1.0, 0.5, 0.25]
     assert [rejections(episode, ISLAND) for episode in found] == [
-        [], ["low_reward"], ["evidence_not_found", "malformed", "low_reward"],
+        [], ["low_reward"], ["evidence_not_found", "malformed_conversation", "low_reward"],
     ]  # fmt: skip
     assert [(request.purpose, request.sample) for request in model.client.requests] == [
         ("plan", 0), ("answer", 0), ("plan", 1), ("plan", 2), ("answer", 2),
@@ -320,8 +320,8 @@ LEAKING = SEARCHING.replace("Three things.", "I think there are more than 500.")
     ("turn", "answer", "reason"),
     [
         (POINTING, RIGHT, "placeholder_query"),
-        (LEAKING, RIGHT, "answer_leaked"),
-        (SEARCHING, f"They say: {RIGHT}", "malformed"),
+        (LEAKING, RIGHT, "answer_before_search"),
+        (SEARCHING, f"They say: {RIGHT}", "malformed_conversation"),
     ],
     ids=["placeholder", "leak", "sentence"],
 )
@@ -380,7 +380,7 @@ async def test_malformed_draws_are_rejected_unanswered(turn: str, reward: tuple[
     assert len(episode.messages) == 3 and len(model.client.requests) == 1
     assert (episode.reward.format, episode.reward.dag, episode.reward.answer) == reward
     assert episode.reward == rescored(episode, ISLAND)
-    assert "malformed" in rejections(episode, ISLAND)
+    assert "malformed_conversation" in rejections(episode, ISLAND)
 
 
 async def only_draw(sampled: EpisodeContext) -> SearchEpisode:
@@ -463,10 +463,10 @@ async def test_a_turn_with_two_thoughts_keeps_both(tools: Tools) -> None:
     turn = f"<think>First.</think>{SEARCHING} "
     model = Draws(lambda number, searching: turn if searching else RIGHT)
     (episode,) = await model.episodes(tools, samples=1, gold_fallback=False)
-    assert episode.messages[2].content == f"{turn}</search>" and "malformed" in rejections(episode, ISLAND)
+    assert episode.messages[2].content == f"{turn}</search>" and "malformed_conversation" in rejections(episode, ISLAND)
 
 
 async def test_a_reply_that_was_cut_is_not_mended(tools: Tools) -> None:
     config = context(tools, Reasoning(cut=True), plan="sampled", samples=1, gold_fallback=False)
     episode = await only_draw(config)
-    assert len(episode.messages) == 3 and "malformed" in rejections(episode, ISLAND)
+    assert len(episode.messages) == 3 and "malformed_conversation" in rejections(episode, ISLAND)

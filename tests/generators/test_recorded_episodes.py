@@ -43,7 +43,7 @@ TUMI = "4dff"
 """Right as the corpus' title has it, and known from memory, as its question is."""
 REASONS = {
     "4c87": "unread_query",  # weak: father and mother from memory in its request
-    "d06f": "answer_leaked",  # weak: it says the answer before the first search
+    "d06f": "answer_before_read",  # weak: it says the answer before the first search
     "5fcd": "unread_query",
     "bb45": "unread_query",
     "bea6": "unread_query",
@@ -54,7 +54,7 @@ REASONS = {
     "aaec": "wrong_answer",
     "e893": "doubtful_gold",  # "his own opinions changed" for how two books differ
     "9407": "doubtful_gold",
-    "f6ed": "answer_leaked",  # "This is probably Tumi", before it searched
+    "f6ed": "answer_before_read",  # "This is probably Tumi", before it searched
     "4335": "admitted_guess",  # "Nothing names the place. … I will answer Buenos Aires"
     "2fdb": "unread_query",
 }

@@ -202,7 +202,7 @@ async def test_garbled_gold_questions_are_searched_in_the_models_words(uid: str)
 
 @pytest.mark.parametrize("uid", ["fa48", "5bbb", "c089"])
 async def test_a_question_that_nobody_asks_is_set_aside_by_one_call(uid: str) -> None:
-    assert (await prepared(ROWS[uid]["question"]))[1:] == ("unclear_question", 1)
+    assert (await prepared(ROWS[uid]["question"]))[1:] == ("garbled_question", 1)
 
 
 async def test_a_question_that_holds_its_answer_is_set_aside_without_a_call() -> None:

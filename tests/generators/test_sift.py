@@ -48,12 +48,12 @@ def test_what_is_over_a_cap_is_rejected_for_it() -> None:
 
 def test_a_rejected_row_makes_room_for_the_next() -> None:
     rows = [replace(WRONG, uid="w"), replace(PLAIN, uid="c"), found_by(3, SECOND)]
-    assert reasons(rows, max_correct=1) == ["wrong_answer", None, "cap"]
+    assert reasons(rows, max_correct=1) == ["unrewarded_answer", None, "cap"]
 
 
 def test_a_row_that_a_filter_rejects_is_not_called_over_the_cap() -> None:
     rows = [replace(PLAIN, uid="c"), replace(WRONG, uid="w")]
-    assert reasons(rows, max_correct=1) == [None, "wrong_answer"]
+    assert reasons(rows, max_correct=1) == [None, "unrewarded_answer"]
 
 
 def test_kinds_do_not_take_each_others_room() -> None:

@@ -93,7 +93,7 @@ async def test_the_rows_of_a_strong_model(questions: dict[str, Question], record
     assert (calls, kinds) == (117, {"correct": 6})
     rejected = Counter(row.reason for result in results for row in result.rows["rejected"])
     assert rejected == {
-        "ungrounded_answer": 4,  # told from memory: a place of death, a college town, a team for its city
+        "ungrounded_step": 4,  # told from memory: a place of death, a college town, a team for its city
         "duplicate_trajectory": 3,
         "wrong_intermediate": 1,
         "no_correct_rollout": 1,

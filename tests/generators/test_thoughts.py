@@ -208,8 +208,8 @@ def test_a_claim_beside_which_the_passages_have_another_answer_is_a_choice_and_n
     row = ROWS["director"]
     answer, rival = row.steps[1].answer, "Rosenberg"
     for named, reasons in (
-        (rival, ["other_answers"]),
-        (f"{rival}; {answer}", ["other_answers"]),
+        (rival, ["ambiguous_passages"]),
+        (f"{rival}; {answer}", ["ambiguous_passages"]),
         (answer, []),
         ("", []),
     ):
@@ -228,7 +228,7 @@ def test_a_mistake_that_is_stated_is_another_answer_to_who_concludes_something_e
     wrong, right = (step for step in row.steps if step.query == row.steps[1].query)
     (doubt,) = (each for each in doubts_of(story, {"turn_3": {"stated": True}}))
     twin = replace(row, steps=(row.steps[0], replace(right, index=1)))
-    assert doubtful(twin, [doubt]).reason == "other_answers" and not doubtful(twin, [doubt]).keep
+    assert doubtful(twin, [doubt]).reason == "ambiguous_passages" and not doubtful(twin, [doubt]).keep
     same = replace(twin, steps=(row.steps[0], replace(right, answer=f"{wrong.answer} indeed")))
     assert doubtful(same, [doubt]).keep
 

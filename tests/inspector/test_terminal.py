@@ -88,7 +88,7 @@ ASKED = question(
 CHOICE = replace(choice("B", "C", "E"), uid="q2", bundle_id="b2", dag_text=ASKED.dag_text)
 HELD = BundleInput(id=BUNDLE.uid, bundle=BUNDLE, documents=(STREET, PAPER))
 EPISODE = episode(FOUND, replace(SOUGHT, triples_offered=(triple("a", "r", "b"),)))
-OF_GRAPH = replace(kg_question(), filters=(FilterScore(name="closed_book", score=0.25, passed=True),))
+OF_GRAPH = replace(kg_question(), filters=(FilterScore(name="right_from_memory", score=0.25, passed=True),))
 MATCH = EntityMatch(
     entity_id="Q1", label="Metropolis", name="Metropolis (film)", kind="alias", score=0.987, margin=0.1, overlap=0,
     degree=3,
@@ -214,7 +214,7 @@ def test_a_question_of_a_graph_is_shown_with_its_facts_hops_and_scores() -> None
     text = shown(VIEWS["graph question"], width=200)
     assert "2 facts, one fact after the other" in text and "as of 2021-05-01" in text
     assert OF_GRAPH.question in text and "Elmton" in text
-    assert "✓ 0.25 how near the model comes from memory, 0 to 1 (closed_book)" in text
+    assert "✓ 0.25 how near the model comes from memory, 0 to 1 (right_from_memory)" in text
     assert "Red Dust | director | Cy Cedar" in text and f"1. {OF_GRAPH.decomposition[0].question} → Cy Cedar" in text
     assert "as of unknown" in shown(view(replace(OF_GRAPH, as_of="")), width=200)
 

@@ -79,9 +79,9 @@ def test_the_run_has_a_row_for_every_reason_and_verifies(original_bundles: Finis
     assert report.rows == sum(f.rows for f in original_bundles.manifest.files) > 200
     reasons = {c.reason for line in original_bundles.manifest.stages for c in (*line.rejected, *line.failed)}
     assert reasons == {
-        *("invalid_input", "markup", "other_language", "too_short", "exact_duplicate", "near_duplicate", "alone"),
+        *("invalid_input", "markup", "other_language", "too_few_words", "exact_duplicate", "near_duplicate", "alone"),
         *("no_question", "malformed_reply", *FLAWS.values()),
-        *("single_source", "contaminated", "duplicate_question", "used_fact", "evidence_not_found"),
+        *("quotes_one_source", "contaminated", "duplicate_question", "used_fact", "evidence_not_found"),
     }
     assert {row.type for row in rows_of(original_bundles, "candidates")} == {
         *("factual", "causal", "single_choice", "multiple_choice")
@@ -253,7 +253,7 @@ FORGERIES: dict[str, tuple[Changes, str]] = {
     "quote": (quote, "filter unsupported_quote rejects it"),
     "cycle": (cyclic, "filter invalid_plan rejects it"),
     "leak": (lambda row: {"question": f"Is it {row.answer}?", "type": "factual", "options": (), "correct_options": ()},
-             "filter answer_in_question rejects it"),
+             "filter answer_given_away rejects it"),
     "options": (lambda row: {"type": "single_choice", "options": ("a", "b"), "correct_options": ("A",)},
                 "filter bad_options rejects it"),
     "one document": (lambda row: {"hops": row.hops[:1]}, "filter too_few_documents rejects it"),
@@ -306,9 +306,9 @@ EPISODES: dict[str, tuple[Changes, str]] = {
     "reward": (lambda row: {"reward": replace(row.reward, total=0.9)}, "reward is not what follows from its question"),
     "searches": (lambda row: {"searches": row.searches[:1]}, "filter evidence_not_found rejects it"),
     "question": (lambda row: {"question_id": "none"}, "its question 'none' is not there"),
-    "no answer": (lambda row: {"messages": row.messages[:-1]}, "filter malformed rejects it"),
-    "no search": (lambda row: {"messages": row.messages[:2]}, "filter malformed rejects it"),
-    "nothing": (lambda row: {"messages": ()}, "filter malformed rejects it"),
+    "no answer": (lambda row: {"messages": row.messages[:-1]}, "filter malformed_conversation rejects it"),
+    "no search": (lambda row: {"messages": row.messages[:2]}, "filter malformed_conversation rejects it"),
+    "nothing": (lambda row: {"messages": ()}, "filter malformed_conversation rejects it"),
     "wrong answer": (
         lambda row: {"messages": (*row.messages[:-1], replace(row.messages[-1], content="<answer>no</answer>"))},
         "final_answer is not what follows from its question",
@@ -338,8 +338,8 @@ def test_a_forged_episode_and_sft_row_are_found(
 
 
 def test_a_rejected_row_of_another_reason_is_found(finished_bundles: FinishedBundles) -> None:
-    found = forged(finished_bundles, "rejected", first(stage="content", reason="too_long"))
-    assert "rejected/: 1 rows of content/too_long that no stage counts" in found
+    found = forged(finished_bundles, "rejected", first(stage="content", reason="too_many_words"))
+    assert "rejected/: 1 rows of content/too_many_words that no stage counts" in found
 
 
 @pytest.mark.parametrize(

@@ -336,7 +336,7 @@ def test_what_cannot_be_applied_is_said_and_leaves_nothing(original_run: Finishe
         ([fix("mcts_trajectories", row.uid, reward=1)], "'reward'.*cannot be fixed"),
         ([fix("mcts_trajectories", row.uid, **{"messages.99.content": "x"})], "no such field"),
         ([fix("mcts_trajectories", row.uid, question=3)], "leaves no valid row: expected str"),
-        ([fix("mcts_trajectories", row.uid, answer="something else")], "filter wrong_answer rejects it then"),
+        ([fix("mcts_trajectories", row.uid, answer="something else")], "filter unrewarded_answer rejects it then"),
     ):
         with pytest.raises(InvalidInput, match=problem):
             apply_rulings(original_run.folder, tmp_path / "out", rulings, LOG)

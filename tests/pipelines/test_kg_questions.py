@@ -80,8 +80,8 @@ def test_rows_are_questions_of_the_paths(original_kg: Mapping[str, FinishedKg], 
         assert row.chain == paths[row.chain.id] and row.answer == row.chain.answer.label
         assert (row.num_answers, row.writer, row.as_of) == (1, writer, "2021-05") and row.fewest_left > 1
         assert [score.name for score in row.filters][-6:] == [
-            "closed_book", "agreed_otherwise", "other_answers", "doubtful_fact", "unclear_question",
-            "duplicate_question",
+            "right_from_memory", "agreed_otherwise", "ambiguous_question", "doubtful_fact", "unclear_question",
+            "same_facts",
         ]  # fmt: skip
         assert all(score.passed for score in row.filters)
         assert all(start.label in row.question for start in row.chain.starts)
@@ -109,7 +109,7 @@ def test_a_duplicate_of_another_shard_is_rejected_with_the_uid_of_its_twin(
     }
     kept = {row.uid: row for row in run.rows("kg_questions")}
     duplicates = [row for row in run.rows("rejected") if row.stage == "select"]
-    assert duplicates and {row.reason for row in duplicates} == {"duplicate_question"}
+    assert duplicates and {row.reason for row in duplicates} == {"same_facts"}
     twins = {row.uid: row.detail.removesuffix(" asks it too") for row in duplicates}
     assert any(shard_of[uid] != shard_of[twin] for uid, twin in twins.items())
     for row in duplicates:
@@ -202,9 +202,9 @@ def test_the_questions_of_an_earlier_run_do_not_stay_when_nothing_is_selected(
 def test_reasons_of_memory_and_check_stand_in_the_books(original_kg: Mapping[str, FinishedKg]) -> None:
     run = original_kg["written"]
     rejected = Counter(row.reason for row in run.rows("rejected") if row.stage == "filter")
-    assert rejected.keys() >= {"closed_book", "agreed_otherwise", "other_answers"}
+    assert rejected.keys() >= {"right_from_memory", "agreed_otherwise", "ambiguous_question"}
     calls = {each.purpose: each.calls for each in run.manifest.calls_by_purpose}
-    assert calls["check"] == len(run.rows("candidates")) + rejected["other_answers"]
+    assert calls["check"] == len(run.rows("candidates")) + rejected["ambiguous_question"]
     for row in run.rows("rejected"):
         if row.reason == "agreed_otherwise":
             assert re.fullmatch(r"2 of [2-4] draws say '.+'", row.detail)

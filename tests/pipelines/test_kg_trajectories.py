@@ -67,7 +67,7 @@ def test_the_runs_have_rows_for_the_reasons_that_they_are_to_show(original_kg: M
     """Without any of these the other tests would find nothing."""
     reasons = {style: {row.reason for row in original_kg[style].rows("rejected")} for style in ("free", "guided")}
     assert reasons["free"] >= {
-        *("invalid_input", "malformed_reply", "malformed", "no_search", "wrong_answer", "redundant_search"),
+        *("invalid_input", "malformed_reply", "malformed_conversation", "no_search", "wrong_answer", "idle_search"),
         "duplicate_episode",
     }
     assert reasons["guided"] >= {"invalid_input", "wrong_answer", "duplicate_episode"}

@@ -105,8 +105,8 @@ EPISODES: dict[str, tuple[Changes, str]] = {
     "triples": (lambda row: other_step(row, triples_kept=()), "are not those of its conversation"),
     "mention": (lambda row: other_step(row, entities=()), "are not those of its conversation"),
     "query": (lambda row: other_step(row, query="Who?"), "are not those of its conversation"),
-    "unsearched": (lambda row: {"messages": row.messages[:2]}, "filter malformed rejects it"),
-    "nothing": (lambda row: {"messages": ()}, "filter malformed rejects it"),
+    "unsearched": (lambda row: {"messages": row.messages[:2]}, "filter malformed_conversation rejects it"),
+    "nothing": (lambda row: {"messages": ()}, "filter malformed_conversation rejects it"),
 }  # fmt: skip
 
 
@@ -285,7 +285,7 @@ QUESTIONS: dict[str, tuple[Changes, str]] = {
     "hop's answer": (lambda row: {"decomposition": tuple(replace(h, answer="") for h in row.decomposition)},
                      "decomposition is not what follows"),
     "hop's question": (lambda row: {"decomposition": tuple(replace(h, question="It?#9") for h in row.decomposition)},
-                       "filter malformed rejects it"),
+                       "filter malformed_question rejects it"),
     "several": (lambda row: {"num_answers": 2}, "num_answers is not what follows"),
     "date": (lambda row: {"as_of": "1999"}, "as_of is not what follows"),
     "writer": (lambda row: {"writer": "templates"}, "writer is not what follows"),
@@ -293,8 +293,8 @@ QUESTIONS: dict[str, tuple[Changes, str]] = {
     "fact": (lambda row: facts(row, left_without=99), "its facts are not those of path"),
     "score": (lambda row: scores(row, "shortcut", score=99.0), "its row says 99"),
     "passed": (lambda row: scores(row, "start_missing", passed=False), "its row says that start_missing rejects it"),
-    "known": (lambda row: scores(row, "closed_book", passed=False), "its row says that closed_book rejects it"),
-    "not asked": (lambda row: {"filters": tuple(s for s in row.filters if s.name != "closed_book")},
+    "known": (lambda row: scores(row, "right_from_memory", passed=False), "says that right_from_memory rejects it"),
+    "not asked": (lambda row: {"filters": tuple(s for s in row.filters if s.name != "right_from_memory")},
                   "not those of the filters that it went through"),
     "no scores": (lambda row: {"filters": ()}, "not those of the filters that it went through"),
 }  # fmt: skip

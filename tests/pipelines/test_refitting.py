@@ -166,17 +166,20 @@ def test_what_no_evidence_says_is_no_answer(row: BundleQuestion, changes: dict[s
         bundles_fix.refit(replace(row, **changes), row)
 
 
-def test_a_fixed_question_of_a_graph_keeps_its_facts_and_is_measured_again() -> None:
-    old = kg_question()
-    scores = [
-        FilterScore(name=name, score=0.75, passed=True) for name in ("malformed", "closed_book", "duplicate_question")
-    ]
-    old = replace(old, filters=tuple(scores))
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("malformed_question", "right_from_memory", "same_facts"),
+        ("malformed", "closed_book", "duplicate_question"),  # of a run of before
+    ],
+)
+def test_a_fixed_question_of_a_graph_keeps_its_facts_and_is_measured_again(names: tuple[str, ...]) -> None:
+    old = replace(kg_question(), filters=tuple(FilterScore(name=name, score=0.75, passed=True) for name in names))
     asked = f"Tell me: {old.question}"
     fixed = kg_fix.refit(replace(old, question=asked), old)
-    assert [(score.name, score.score) for score in fixed.filters] == [("malformed", 0.0), ("duplicate_question", 0.75)]
+    assert [(score.name, score.score) for score in fixed.filters] == [("malformed_question", 0.0), ("same_facts", 0.75)]
     hops = tuple(replace(hop, question=f"Now, {hop.question}") for hop in old.decomposition)
-    assert [each.name for each in kg_fix.refit(replace(old, decomposition=hops), old).filters][1] == "closed_book"
+    assert [each.name for each in kg_fix.refit(replace(old, decomposition=hops), old).filters][1] == "right_from_memory"
     for changes, problem in (
         (
             {"decomposition": (*old.decomposition[:-1], replace(old.decomposition[-1], answer="Kiel"))},
@@ -184,8 +187,8 @@ def test_a_fixed_question_of_a_graph_keeps_its_facts_and_is_measured_again() -> 
         ),
         ({"decomposition": old.decomposition[1:]}, "only the wording"),
         ({"answer_aliases": ("the",)}, "says nothing"),
-        ({"question": "Who?"}, "filter malformed"),
-        ({"question": old.question.replace("?", f" {old.answer}?")}, "filter answer_in_question"),
+        ({"question": "Who?"}, "filter malformed_question"),
+        ({"question": old.question.replace("?", f" {old.answer}?")}, "filter answer_named"),
     ):
         with pytest.raises(InvalidInput, match=problem):
             kg_fix.refit(replace(old, **changes), old)

@@ -31,7 +31,7 @@ BENCHMARK = "What name joins “Webb telescope shows its first images” and wha
 FLAWS = {
     "made-up quote": "unsupported_quote",
     "cycle": "invalid_plan",
-    "leak": "answer_in_question",
+    "leak": "answer_given_away",
     "options": "bad_options",
     "one document": "too_few_documents",
     "plain": "fewer_documents_suffice",

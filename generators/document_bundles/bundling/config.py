@@ -10,10 +10,10 @@ from trailforge.schemas import InvalidInput
 
 Method = Literal["recipe", "hdbscan", "greedy", "partitioned"]
 Reduction = Literal["umap", "pca", "none"]
-LeftoverReason = Literal["alone", "single_source", "other_time", "no_shared_name", "copy", "other_matter"]
+LeftoverReason = Literal["alone", "same_source", "other_time", "no_shared_name", "copy", "other_matter"]
 WHY_LEFT: dict[LeftoverReason, str] = {
     "alone": "in no bundle: no document that is left is near it",
-    "single_source": "in no bundle: what would go with it is of its own source",
+    "same_source": "in no bundle: what would go with it is of its own source",
     "other_time": "in no bundle: what would go with it is out of the window of days",
     "no_shared_name": "in no bundle: what is near it speaks of none of the names that it speaks of",
     "copy": "in no bundle: what would go with it holds the same text",
@@ -119,7 +119,7 @@ class Leftover(NamedTuple):
 
     index: int
     reason: LeftoverReason
-    """Why the document is in no bundle, judged by the leftovers of its part that are near it: `single_source`: one of
+    """Why the document is in no bundle, judged by the leftovers of its part that are near it: `same_source`: one of
     its own source would do but for that; `other_time`: one of another source would, but for the window;
     `no_shared_name`: of another source, in the window, but they share no names; `copy`: one that has all of this holds
     the same text; `alone`: none is near. `other_matter`: those that it was with tell of another one."""

@@ -103,14 +103,14 @@ def check_short(text: str, words: int, config: ContentConfig) -> Verdict:
     """Reject a text with too few words. Score: number of words."""
     keep = words >= config.min_words and len(text) >= config.min_characters
     detail = f"{words} words, {len(text)} characters (at least {config.min_words}, {config.min_characters})"
-    return _verdict(keep, "too_short", words, detail)
+    return _verdict(keep, "too_few_words", words, detail)
 
 
 def check_long(text: str, words: int, config: ContentConfig) -> Verdict:
     """Reject a text with too many words. Score: number of words."""
     keep = words <= config.max_words and len(text) <= config.max_characters
     detail = f"{words} words, {len(text)} characters (at most {config.max_words}, {config.max_characters})"
-    return _verdict(keep, "too_long", words, detail)
+    return _verdict(keep, "too_many_words", words, detail)
 
 
 def check_markup(text: str, config: ContentConfig) -> Verdict:

@@ -81,7 +81,7 @@ def explain(documents: Documents, rest: Group, config: BundleConfig) -> list[Lef
         reasons |= dict.fromkeys(accompanied(False, timely=True), "no_shared_name")
     if np.isfinite(left.windows).any():
         reasons |= dict.fromkeys(accompanied(False, sharing=True), "other_time")
-    reasons |= dict.fromkeys(accompanied(True, sharing=True), "single_source")
+    reasons |= dict.fromkeys(accompanied(True, sharing=True), "same_source")
     if left.sketches.shape[1]:
         reasons |= dict.fromkeys(accompanied(False, timely=True, sharing=True), "copy")
     return [Leftover(row, reasons.get(place, "alone")) for place, row in enumerate(rest)]

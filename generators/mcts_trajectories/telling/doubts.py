@@ -14,7 +14,12 @@ from trailforge.rewards import mentions, normalize_answer, states
 from trailforge.schemas import Step, Trajectory, Verdict
 
 DoubtReason = Literal[
-    "unsupported_claim", "mistake_is_stated", "other_answers", "unfit_query", "needless_search", "untrue_reflection"
+    "unsupported_claim",
+    "mistake_is_stated",
+    "ambiguous_passages",
+    "unfit_query",
+    "needless_search",
+    "untrue_reflection",
 ]
 DOUBTS: tuple[str, ...] = get_args(DoubtReason)
 """Reasons for rejecting a row that the model which tells it gives."""
@@ -26,13 +31,13 @@ _REASONS: Mapping[str, DoubtReason] = {
 }
 _DETAILS: Mapping[DoubtReason, str] = {
     "unsupported_claim": "{0.query!r} is answered with {0.answer!r}, which is not stated",
-    "other_answers": "{0.query!r} is answered with {0.answer!r}, and the passages have another answer",
+    "ambiguous_passages": "{0.query!r} is answered with {0.answer!r}, and the passages have another answer",
     "mistake_is_stated": "{0.query!r} is answered with {0.answer!r}, which is taken back though the answer is stated",
     "unfit_query": "{0.query!r} is not what one would search for there",
     "needless_search": "{0.query!r} is searched for, and what was found before says it",
     "untrue_reflection": "the reason for which {0.answer!r} is taken back is not true",
 }
-_OF_CLAIMS = ("unsupported_claim", "other_answers")
+_OF_CLAIMS = ("unsupported_claim", "ambiguous_passages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,7 @@ def doubts_of(story: Story, reply: ThoughtsReply) -> list[Doubt]:
         elif field.holds == "quote" and isinstance(said, str):
             doubts += [] if _is_borne_out(story, field.part.step, said) else [Doubt("unsupported_claim", step)]
         elif field.holds == "others" and isinstance(said, str):
-            doubts += [Doubt("other_answers", step)] if _rivals(story, field.part.step, said) else []
+            doubts += [Doubt("ambiguous_passages", step)] if _rivals(story, field.part.step, said) else []
         elif field.holds in _REASONS and said is False:
             doubts.append(Doubt(_REASONS[field.holds], step, _queries(story.steps[: field.part.step])))
     return doubts
@@ -122,7 +127,7 @@ def _is_meant(steps: Sequence[Step], at: int, reason: DoubtReason, doubt: Doubt)
     step, other = steps[at], doubt.step
     if step.query != other.query:
         return False
-    if reason == "other_answers" and doubt.reason == "mistake_is_stated":
+    if reason == "ambiguous_passages" and doubt.reason == "mistake_is_stated":
         return not step.is_mistake and bool(other.answer) and not _is_same(other.answer, step.answer)
     if reason != doubt.reason:
         return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from trailforge.filters import malformed_tags, quotes, unfounded_thoughts
+from trailforge.filters import malformed_conversation, quotes, unfounded_thoughts
 from trailforge.generators.mcts_trajectories.telling.doubts import Doubt, doubts_of
 from trailforge.generators.mcts_trajectories.telling.form import (
     ThoughtsReply,
@@ -102,7 +102,7 @@ def thought_problem(row: Trajectory, story: Story, reply: ThoughtsReply, max_wor
         if field.holds == "thought" and not text_of(reply, field):
             return f"turn {field.turn}: {field.name} is empty"
     problem = span_problem(row)
-    verdicts = [malformed_tags(row), unfounded_thoughts(row, max_words=max_words)]
+    verdicts = [malformed_conversation(row), unfounded_thoughts(row, max_words=max_words)]
     return problem or next((verdict.detail for verdict in verdicts if not verdict.keep), "")
 
 

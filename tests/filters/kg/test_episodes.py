@@ -15,19 +15,19 @@ from trailforge.filters.guesses import Bridges
 from trailforge.filters.kg.episodes import (
     KgEpisodeFilterConfig,
     admitted_guess,
-    answer_leaked,
+    answer_before_read,
     duplicate_episode,
     early_relation,
+    idle_search,
     judge_kg_episode,
     low_reward,
-    malformed,
+    malformed_conversation,
     no_search,
-    redundant_search,
     unfitting_relation,
     ungrounded_answer,
     unread_query,
     wrong_answer,
-    wrong_intermediate,
+    wrong_hop_answer,
 )
 from trailforge.filters.kg.searches import count_unused, first_used
 from trailforge.generators.kg_trajectories.selection import (
@@ -130,7 +130,7 @@ def test_a_sound_episode_is_kept_by_all() -> None:
     assert [(v.reason, v.keep, v.detail) for v in verdicts] == [
         (reason, True, "")
         for reason in (
-            "malformed",
+            "malformed_conversation",
             "no_search",
             "doubtful_gold",
             "wrong_answer",
@@ -138,27 +138,27 @@ def test_a_sound_episode_is_kept_by_all() -> None:
             "ungrounded_answer",
             "unstated_answer",
             "other_answers",
-            "wrong_intermediate",
+            "wrong_hop_answer",
             "unread_query",
-            "answer_leaked",
+            "answer_before_read",
             "unfitting_relation",
             "early_relation",
             "dropped_clause",
             "untold_namesakes",
-            "redundant_search",
+            "idle_search",
         )
     ]
     lenient = judge_kg_episode(episode(), KgEpisodeFilterConfig(grounded=False, intermediate_answers=False))
-    assert not {"ungrounded_answer", "wrong_intermediate"} & {v.reason for v in lenient}
+    assert not {"ungrounded_answer", "wrong_hop_answer"} & {v.reason for v in lenient}
 
 
-def test_malformed() -> None:
+def test_malformed_conversation() -> None:
     row = episode()
     broken = replace(row, messages=row.messages[:-1], stop="too_many_turns")
-    verdict = malformed(broken)
-    assert (verdict.keep, verdict.reason) == (False, "malformed") and "too_many_turns" in verdict.detail
+    verdict = malformed_conversation(broken)
+    assert (verdict.keep, verdict.reason) == (False, "malformed_conversation") and "too_many_turns" in verdict.detail
     mended = replace(row.messages[-1], content=row.messages[-1].content.removesuffix("</answer>"))
-    assert not malformed(replace(row, messages=(*row.messages[:-1], mended))).keep
+    assert not malformed_conversation(replace(row, messages=(*row.messages[:-1], mended))).keep
 
 
 def test_no_search() -> None:
@@ -180,23 +180,23 @@ def test_ungrounded_answer() -> None:
     assert ungrounded_answer(episode(FIRST, final_answer="yes")).keep
 
 
-def test_wrong_intermediate() -> None:
+def test_wrong_hop_answer() -> None:
     lost = replace(FIRST, answer="Brigitte Helm")
-    verdict = wrong_intermediate(episode(lost, SECOND))
+    verdict = wrong_hop_answer(episode(lost, SECOND))
     assert not verdict.keep and "'Brigitte Helm' instead of 'Fritz Lang'" in verdict.detail
-    assert wrong_intermediate(episode(lost, SECOND, plan=())).keep, "free episodes do not say"
-    assert wrong_intermediate(episode(FIRST, replace(SECOND, answer="Wien"))).keep, "the last is wrong_answer's"
+    assert wrong_hop_answer(episode(lost, SECOND, plan=())).keep, "free episodes do not say"
+    assert wrong_hop_answer(episode(FIRST, replace(SECOND, answer="Wien"))).keep, "the last is wrong_answer's"
 
 
 def test_the_name_of_what_was_searched_for_is_no_answer_though_it_covers_it() -> None:
     beetle = replace(step("Which company built the Beetle?", "0", answer="Volkswagen Beetle"), entities=())
     link = EntityLink(mention="Beetle", entity_id="b", label="Volkswagen Beetle", score=1, margin=1, is_searched=True)
     hops = (Hop(question="Which company built the Beetle?", answer="Volkswagen"), *episode().gold_hops[1:])
-    assert wrong_intermediate(episode(beetle, SECOND, gold_hops=hops)).keep, "it may be a longer name"
-    verdict = wrong_intermediate(episode(replace(beetle, entities=(link,)), SECOND, gold_hops=hops))
+    assert wrong_hop_answer(episode(beetle, SECOND, gold_hops=hops)).keep, "it may be a longer name"
+    verdict = wrong_hop_answer(episode(replace(beetle, entities=(link,)), SECOND, gold_hops=hops))
     assert not verdict.keep and "'Volkswagen Beetle' instead of 'Volkswagen'" in verdict.detail
     named_so = (replace(hops[0], answer="Volkswagen Beetle"), hops[1])
-    assert wrong_intermediate(episode(replace(beetle, entities=(link,)), SECOND, gold_hops=named_so)).keep
+    assert wrong_hop_answer(episode(replace(beetle, entities=(link,)), SECOND, gold_hops=named_so)).keep
 
 
 def asked_amiss(*offered: KgTriple, kept: int = 0, **changes: Any) -> KgTrajectory:
@@ -271,10 +271,10 @@ LEAKS = {
 def test_a_bridge_that_is_checked_is_no_leak_and_the_answer_is_one(name: str) -> None:
     row, kept = LEAKS[name]
     rules: tuple[Bridges, ...] = ("read_first", "checked", "any")
-    assert tuple(answer_leaked(row, bridges=rule).keep for rule in rules) == kept
+    assert tuple(answer_before_read(row, bridges=rule).keep for rule in rules) == kept
     for rule, keep in zip(rules, kept, strict=True):
         reasons = [v.reason for v in judge_kg_episode(row, KgEpisodeFilterConfig(bridges=rule)) if not v.keep]
-        assert ("answer_leaked" in reasons) is not bool(keep)
+        assert ("answer_before_read" in reasons) is not bool(keep)
 
 
 REQUESTS = {
@@ -375,9 +375,9 @@ def test_each_thing_that_is_compared_has_to_be_looked_up_though_the_answers_are_
     last = Hop(question=f"{question} (Alpha: #1; Beta: #2)", answer="yes")
     told = {"question": question, "gold_hops": (*hops, last), "plan": (), "origin": "policy"}
     both = episode(country("Alpha", "Gamma is an American film."), country("Beta", "Delta"), answer="yes", **told)
-    assert redundant_search(both).keep
+    assert idle_search(both).keep
     again = episode(*both.steps, country("Alpha", "Epsilon"), answer="yes", **told)
-    assert not redundant_search(again).keep
+    assert not idle_search(again).keep
 
 
 @pytest.mark.parametrize(
@@ -401,7 +401,7 @@ def test_what_each_thing_has_counts_in_whatever_form_it_is_shown(
     told = {"question": question, "gold_hops": (*hops, Hop(question=f"{question} (Alpha: #1; Beta: #2)", answer="yes"))}
     row = episode(lookup("Alpha"), lookup("Beta"), answer="yes", plan=(), origin="policy", **told)
     row = replace(row, answer="yes", answer_aliases=())
-    assert all(first_used(row)) and redundant_search(row).keep
+    assert all(first_used(row)) and idle_search(row).keep
 
 
 @pytest.mark.parametrize("answer", ["yes", "no"])
@@ -414,16 +414,16 @@ def test_yes_and_no_are_shown_by_no_word_that_stands_somewhere(answer: str) -> N
     assert not first_used(replace(row, answer=answer, answer_aliases=()))[1]
 
 
-def test_redundant_search() -> None:
+def test_idle_search() -> None:
     again = step("who directed Metropolis", "1")
-    assert "was asked before" in redundant_search(episode(FIRST, again, SECOND)).detail
+    assert "was asked before" in idle_search(episode(FIRST, again, SECOND)).detail
     without_names = replace(again, entities=())
-    assert redundant_search(episode(FIRST, without_names)).keep, "asks for less of the graph"
+    assert idle_search(episode(FIRST, without_names)).keep, "asks for less of the graph"
     nothing_new = step("Who made it?", "2")
-    assert "shows nothing new" in redundant_search(episode(FIRST, nothing_new, SECOND)).detail
+    assert "shows nothing new" in idle_search(episode(FIRST, nothing_new, SECOND)).detail
     new_triple = step("Who made it?", "2", triples=(triple("a", "b", "c"),))
-    assert redundant_search(episode(FIRST, new_triple, SECOND)).keep, "in vain, but the next one is not"
-    assert redundant_search(episode(FIRST, step("Who?"), SECOND)).keep, "finding nothing is no repetition"
+    assert idle_search(episode(FIRST, new_triple, SECOND)).keep, "in vain, but the next one is not"
+    assert idle_search(episode(FIRST, step("Who?"), SECOND)).keep, "finding nothing is no repetition"
 
 
 def film(key: str, text: str) -> KgStep:
@@ -433,22 +433,22 @@ def film(key: str, text: str) -> KgStep:
 
 def test_a_search_that_brings_nothing_used_is_redundant_once_all_is_read() -> None:
     noise = film("Dr. Mabuse", "Dr. Mabuse is a film of 1922.")
-    verdict = redundant_search(episode(FIRST, SECOND, noise))
+    verdict = idle_search(episode(FIRST, SECOND, noise))
     assert not verdict.keep and "all that is was read before" in verdict.detail
-    assert redundant_search(episode(FIRST, noise, SECOND)).keep, "it was worth a try"
+    assert idle_search(episode(FIRST, noise, SECOND)).keep, "it was worth a try"
     told = episode(FIRST, SECOND, noise, thoughts=("Hm.", "Ah.", "So.", "It is not the film of 1922, so Vienna."))
-    assert redundant_search(told).keep, "the answer draws on it"
+    assert idle_search(told).keep, "the answer draws on it"
     by_mention = film("Thea", "Thea von Harbou wrote it.")
     asks_for_her = replace(film("x", "She was born in Hof."), entities=(replace(FIRST.entities[0], mention="Harbou"),))
-    assert redundant_search(episode(FIRST, by_mention, asks_for_her, SECOND)).keep
+    assert idle_search(episode(FIRST, by_mention, asks_for_her, SECOND)).keep
 
 
 def test_what_is_said_of_another_by_chance_does_not_make_the_search_for_it_redundant() -> None:
     by_chance = film("Trams", "Trams run in Vienna.")
     of_him = replace(film("Lang", "Lang was born in Vienna."), entities=(replace(FIRST.entities[0], mention="Lang"),))
     free = {"gold_hops": (), "plan": (), "origin": "policy"}
-    assert redundant_search(episode(by_chance, of_him, **free)).keep
-    assert not redundant_search(episode(of_him, by_chance, **free)).keep
+    assert idle_search(episode(by_chance, of_him, **free)).keep
+    assert not idle_search(episode(of_him, by_chance, **free)).keep
 
 
 def test_low_reward() -> None:

@@ -13,12 +13,12 @@ from trailforge.filters.kg.questions import (
     AcceptedQuestions,
     KgQuestionFilterConfig,
     Objections,
-    answer_in_question,
-    duplicate_question,
+    answer_named,
     judge_by_memory,
     judge_question,
-    malformed,
+    malformed_question,
     names_of,
+    same_facts,
     ungrounded_name,
 )
 from trailforge.schemas import FilterScore, Hop, InvalidInput, KgQuestion, Verdict
@@ -43,28 +43,28 @@ async def test_a_sound_question_is_kept_by_all() -> None:
     verdicts = await judge_question(question(), reader, KgQuestionFilterConfig(closed_book_samples=3))
     assert all(verdict.keep for verdict in verdicts) and reader.asked == 3
     assert [verdict.reason for verdict in verdicts] == [
-        "malformed", "not_unique", "shortcut", "answer_in_question", "bridge_named", "start_missing",
-        "ungrounded_name", "closed_book", "agreed_otherwise",
+        "malformed_question", "not_unique", "shortcut", "answer_named", "bridge_named", "start_missing",
+        "ungrounded_name", "right_from_memory", "agreed_otherwise",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("changes", "reason", "score"),
     [
-        ({"question": "In Elm City was the director of Red Dust born, was he?"}, "answer_in_question", 1),
-        ({"decomposition": told("Who directed Red Dust, C. Cedar?", SUBS[1].question)}, "answer_in_question", 1),
+        ({"question": "In Elm City was the director of Red Dust born, was he?"}, "answer_named", 1),
+        ({"decomposition": told("Who directed Red Dust, C. Cedar?", SUBS[1].question)}, "answer_named", 1),
         ({"question": "In which city was Cy Cedar, director of Red Dust, born?"}, "bridge_named", 1),
         ({"question": "In which city was the director of that film born?"}, "start_missing", 0),
         ({"question": "In which city was the director of Red Dust, made in 1951 in Peru, born?"}, "ungrounded_name", 2),
-        ({"question": "In which city was the director of the film Red Dust born."}, "malformed", 1),
-        ({"question": "In which city was X1, the director of the film Red Dust, born?"}, "malformed", 1),
+        ({"question": "In which city was the director of the film Red Dust born."}, "malformed_question", 1),
+        ({"question": "In which city was X1, the director of the film Red Dust, born?"}, "malformed_question", 1),
         ({"question": "Who made Red Dust?"}, None, 0),
-        ({"question": "Red Dust?"}, "malformed", 1),
-        ({"question": "In which city was the director of Red Dust (R:director) born?"}, "malformed", 1),
-        ({"decomposition": SUBS[:1]}, "malformed", 1),
-        ({"decomposition": told(SUBS[0].question, "In which city was he born?")}, "malformed", 1),
-        ({"decomposition": told("Who directed #2?", SUBS[1].question)}, "malformed", 1),
-        ({"decomposition": told("The director of Red Dust", SUBS[1].question)}, "malformed", 1),
+        ({"question": "Red Dust?"}, "malformed_question", 1),
+        ({"question": "In which city was the director of Red Dust (R:director) born?"}, "malformed_question", 1),
+        ({"decomposition": SUBS[:1]}, "malformed_question", 1),
+        ({"decomposition": told(SUBS[0].question, "In which city was he born?")}, "malformed_question", 1),
+        ({"decomposition": told("Who directed #2?", SUBS[1].question)}, "malformed_question", 1),
+        ({"decomposition": told("The director of Red Dust", SUBS[1].question)}, "malformed_question", 1),
         ({"chain": replace(DUST, answer=replace(DUST.answer, matches=3))}, "not_unique", 3),
         ({"chain": replace(DUST, bridges=(replace(DUST.bridges[0], matches=2),))}, "not_unique", 2),
         (
@@ -96,7 +96,7 @@ async def test_a_title_may_end_with_a_question_mark() -> None:
     chain = chain_to(node("Gil Gum", "person"), fact(title, "author", "Gil Gum"), starts=(node(title, "novel"),))
     row = question(chain)
     assert row.question == "Who wrote the novel Who Saw Red Dust?"
-    assert malformed(row).keep and not malformed(replace(row, question=row.question + "?")).keep
+    assert malformed_question(row).keep and not malformed_question(replace(row, question=row.question + "?")).keep
 
 
 async def from_memory(row: KgQuestion, reader: FakeReader, samples: int = 4, agreeing: int = 2) -> list[Verdict]:
@@ -113,7 +113,7 @@ async def test_one_right_draw_of_memory_rejects_and_is_the_last() -> None:
     assert reader.asked == 2
     reader = FakeReader(4)
     assert [(each.reason, each.keep) for each in await from_memory(question(), reader)] == [
-        ("closed_book", True), ("agreed_otherwise", True),
+        ("right_from_memory", True), ("agreed_otherwise", True),
     ]  # fmt: skip
     assert reader.asked == 4
 
@@ -134,19 +134,19 @@ async def test_draws_that_agree_on_another_answer_reject_and_end(
     known, agreed = await from_memory(question(), reader)
     assert known.keep and (agreed.keep, agreed.detail) == (not detail, detail) and reader.asked == asked
     alone = FakeReader(others=others)
-    assert [each.reason for each in await from_memory(question(), alone, agreeing=0)] == ["closed_book"]
+    assert [each.reason for each in await from_memory(question(), alone, agreeing=0)] == ["right_from_memory"]
     assert alone.asked == 4
 
 
 async def test_a_right_draw_after_another_answer_is_what_rejects() -> None:
     (verdict,) = await from_memory(question(), FakeReader(1, others=("Firton",)))
-    assert verdict.reason == "closed_book" and not verdict.keep
+    assert verdict.reason == "right_from_memory" and not verdict.keep
 
 
 @pytest.mark.parametrize(
     ("found", "reason", "detail"),
     [
-        (Objections(other_answers=("Firton", "Girton")), "other_answers", "also 'Firton', 'Girton'"),
+        (Objections(other_answers=("Firton", "Girton")), "ambiguous_question", "also 'Firton', 'Girton'"),
         (Objections(doubtful="He was born in Firton."), "doubtful_fact", "He was born in Firton."),
         (Objections(unclear="Which Red Dust?"), "unclear_question", "Which Red Dust?"),
         (Objections(other_answers=("Elm City", "the city of Elmton", " ", "none")), None, ""),
@@ -157,7 +157,7 @@ async def test_what_a_check_finds_is_the_reason(found: Objections, reason: str |
     reader = FakeReader(objections=found)
     verdicts = await judge_question(question(), reader, KgQuestionFilterConfig(check=True))
     assert [(v.reason, v.detail) for v in verdicts if not v.keep] == ([(reason, detail)] if reason else [])
-    assert [v.reason for v in verdicts][-3:] == ["other_answers", "doubtful_fact", "unclear_question"]
+    assert [v.reason for v in verdicts][-3:] == ["ambiguous_question", "doubtful_fact", "unclear_question"]
     assert (reader.asked, reader.checked) == (4, 1)
 
 
@@ -200,9 +200,9 @@ async def test_what_is_found_on_the_way_may_not_name_what_is_found_later() -> No
              question(chain_to(node("Elmton", "city"), *facts, starts=starts, bridges=(son, father)))]  # fmt: skip
     for row in named:
         verdicts = await judge_question(row, FakeReader(), KgQuestionFilterConfig(closed_book_samples=0))
-        assert [(v.reason, v.score) for v in verdicts if not v.keep] == [("answer_in_question", 1)]
+        assert [(v.reason, v.score) for v in verdicts if not v.keep] == [("answer_named", 1)]
     apart = question(chain_to(replace(father, label="Bo Birch"), *facts[:2], starts=starts, bridges=(son,)))
-    assert answer_in_question(apart).keep
+    assert answer_named(apart).keep
 
 
 async def test_memory_is_not_asked_about_a_flawed_question() -> None:
@@ -214,18 +214,18 @@ async def test_memory_is_not_asked_about_a_flawed_question() -> None:
 def test_the_same_words_or_facts_are_a_duplicate() -> None:
     asked = AcceptedQuestions()
     first = question()
-    assert duplicate_question(first, asked).keep
+    assert same_facts(first, asked).keep
     asked.add(first)
     part = replace(DUST, facts=FACTS[:1], bridges=(), answer=DUST.bridges[0])
     longer = replace(DUST, facts=(*FACTS, fact("Elmton", "country", "Treeland")))
     other = chain_to(
         node("Di Dogwood"), fact("Blue Rain", "director", "Di Dogwood"), starts=(node("Blue Rain"),)
     )  # fmt: skip
-    checks = [duplicate_question(question(chain, question=f"Q{n}?"), asked) for n, chain in
+    checks = [same_facts(question(chain, question=f"Q{n}?"), asked) for n, chain in
               enumerate([part, longer, other])]  # fmt: skip
     assert [(verdict.keep, verdict.score) for verdict in checks] == [(False, 1.0), (True, 0.666667), (True, 0.0)]
     same = question(other, question=first.question.lower())
-    assert duplicate_question(same, asked).score == 1.0 and not duplicate_question(same, asked).keep
+    assert same_facts(same, asked).score == 1.0 and not same_facts(same, asked).keep
 
 
 @pytest.mark.parametrize(("cut", "knows", "keep"), [((0, 1), (), True), ((0, 1), (2,), False), ((0, 1, 2), (), False)])

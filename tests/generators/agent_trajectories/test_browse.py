@@ -229,7 +229,7 @@ def test_an_unreadable_turn_is_shown_and_not_learnt(row: AgentTrajectory) -> Non
     slipped = replace(row, episode=replace(row.episode, browse=replace(record, messages=tuple(messages))))
     (learnt,) = sft_rows(slipped, data_source="d")
     assert not learnt.train[place] and sum(learnt.train) == sum(sft_rows(row, data_source="d")[0].train) - 1
-    assert "malformed" in reasons(slipped, replace(LIMITS, long=LongEpisodeLimits(max_slips=0)))
+    assert "malformed_turns" in reasons(slipped, replace(LIMITS, long=LongEpisodeLimits(max_slips=0)))
     assert not searches_match(slipped)
 
 

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from tests.generators.agent_trajectories.made_rows import FOUND, QUESTION, row_of, run_of
 from trailforge.evaluation.agents.search_o1 import SEARCHED_BEFORE
-from trailforge.filters import first_rejection
+from trailforge.filters import SURPLUS, first_rejection
 from trailforge.generators.agent_trajectories.choice import (
     SAME_ROUTE,
-    SURPLUS,
     is_plainly_wrong,
     parting,
     preference_pairs,
@@ -69,7 +68,7 @@ def test_a_right_episode_whose_searches_bring_all_hops_is_kept() -> None:
         (run_of([SECOND]), "unread_query"),
         (run_of([("In which city was its director born?", "1")]), "missing_evidence"),
         (run_of([FIRST, ("born where?", "2")]), "missing_evidence"),
-        (run_of(thoughts=LEAK), "answer_leaked"),
+        (run_of(thoughts=LEAK), "answer_before_read"),
         (run_of([FIRST, ("Fritz Lang Vienna", "1")]), "unread_query"),
         (run_of([FIRST, ("fritz lang vienna", "1")]), "unread_query"),
         (run_of(answer="Lang"), "wrong_answer"),
@@ -84,7 +83,7 @@ def test_a_conversation_that_would_be_learned_has_to_hold_its_form() -> None:
     *before, last = run_of().messages
     untagged = replace(last, content="<answer>Vienna</answer> I am sure.")
     broken = run_of(messages=(*before, untagged))
-    assert reason(row_of(broken)) == "malformed"
+    assert reason(row_of(broken)) == "malformed_conversation"
     assert reason(row_of(broken, sft_protocol="")) == ""
 
 
@@ -200,12 +199,12 @@ def test_a_guess_that_no_text_bears_out_is_no_check_though_its_document_came() -
     asked = replace(QUESTION, paragraphs=(silent, lived))
     searches = [FIRST, ("In which city was its director born?", "1")]
     row = row_of(run_of(searches, thoughts=["It must be Fritz Lang."], question=asked), question=asked)
-    assert row.episode.scores.found_at == (0, 1) and reason(row) == "answer_leaked"
+    assert row.episode.scores.found_at == (0, 1) and reason(row) == "answer_before_read"
 
 
 def test_the_turn_that_answers_leaks_nothing() -> None:
     row = row_of(run_of(thoughts=["Hm.", "Well.", "It is Vienna, of course, also called Wien."]))
-    assert score(row, "answer_leaked") == 0.0 and reason(row) == ""
+    assert score(row, "answer_before_read") == 0.0 and reason(row) == ""
 
 
 @pytest.mark.parametrize(

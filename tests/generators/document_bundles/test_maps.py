@@ -13,7 +13,7 @@ from trailforge.generators.document_bundles import maps
 from trailforge.generators.document_bundles.bundling.config import Bundling, Leftover
 from trailforge.generators.document_bundles.maps import principal_axes
 
-BUNDLING = Bundling(bundles=((0, 1), (2, 3, 4)), leftovers=(Leftover(5, "single_source"), Leftover(6, "alone")))
+BUNDLING = Bundling(bundles=((0, 1), (2, 3, 4)), leftovers=(Leftover(5, "same_source"), Leftover(6, "alone")))
 NOTHING = Bundling(bundles=(), leftovers=())
 
 
@@ -26,7 +26,7 @@ def vectors(count: int) -> np.ndarray:
 def test_sizes(texts: list[str]) -> None:
     png = maps.bundle_sizes(BUNDLING)
     assert min(pixels(png)) > 200 and png == maps.bundle_sizes(BUNDLING)
-    assert {"2 documents", "3 documents", "single source", "alone", "2 bundles", "2 documents left over"} <= set(texts)
+    assert {"2 documents", "3 documents", "same source", "alone", "2 bundles", "2 documents left over"} <= set(texts)
     assert maps.bundle_sizes(NOTHING) != png
 
 

@@ -133,7 +133,7 @@ async def test_the_episodes_of_a_strong_model(
     rejected = [row for result in results for row in result.rows["rejected"]]
     reasons = Counter(row.reason for row in rejected)
     # The guess: "Since the question expects one of them to be earlier, … Moner Manush (1997) is meant".
-    guessed = {"wrong_answer": 2, "unread_query": 6, "answer_leaked": 2, "admitted_guess": 1}
+    guessed = {"wrong_answer": 2, "unread_query": 6, "answer_before_read": 2, "admitted_guess": 1}
     # Of the two episodes on two airports one is taken: both asked about the same entities.
     # Where somebody was educated that has two schools, both of which were read.
     assert (len(rows), reasons) == (7, {**guessed, "too_similar": 1, "other_answers": 1})

@@ -205,7 +205,7 @@ def test_a_fix_is_saved_only_when_the_row_stays_valid(run: OpenRun) -> None:
     app.selectbox(key="decide.field.a").select("answer").run()
     app.text_area(key="decide.value.a.answer").input("Elsewhere").run()
     press(app, "Save the fix")
-    assert said(run) == [] and "wrong_answer" in app.code[0].value
+    assert said(run) == [] and "unrewarded_answer" in app.code[0].value
     press(app, "Discard")
     app.selectbox(key="decide.field.a").select("answer_aliases").run()
     app.text_area(key="decide.value.a.answer_aliases").input('["another"]').run()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from trailforge.pipelines.runs.accounting import add_up, check_balance, stage
 from trailforge.schemas import Count, CountMismatch, StageCount
 
-REASONS = st.lists(st.sampled_from(["answer_leaked", "duplicate", "length"]), max_size=6)
+REASONS = st.lists(st.sampled_from(["wrong_answer", "duplicate", "length"]), max_size=6)
 NAMES = ("read", "search", "filter")
 
 

@@ -132,7 +132,7 @@ def test_thoughts_of_a_model_that_say_too_much_are_found(finished_run: FinishedR
     path = forge(finished_run.folder, "mcts_trajectories", cheat)
     uid, *others = [row.uid for row in read_parquet(path, Trajectory)]
     found = problems(finished_run)
-    assert f"{path.name}, {uid}: filter unfounded_thought rejects its thoughts: turn 1: 'Zanzibar'" in found
+    assert f"{path.name}, {uid}: filter unfounded_thoughts rejects its thoughts: turn 1: 'Zanzibar'" in found
     assert "spans" not in found and not any(f"{other}: filter" in found for other in others)
 
 
@@ -159,7 +159,7 @@ TRAJECTORIES: dict[str, tuple[Changes, str]] = {
         _OTHER_SPANS,
     ),
     "no spans": (lambda row: {"spans": ()}, _OTHER_SPANS),
-    "answer": (lambda row: {"final_answer": "Nobody"}, "filter wrong_answer rejects it"),
+    "answer": (lambda row: {"final_answer": "Nobody"}, "filter unrewarded_answer rejects it"),
     "gold": (
         lambda row: {"follows_gold": not row.follows_gold},
         "follows_gold is not what follows from its question",

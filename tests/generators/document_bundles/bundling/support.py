@@ -26,7 +26,7 @@ def check(bundling: Bundling, sources: list[str]) -> None:
     assert sorted(rows) == list(range(len(sources)))
     assert all(2 <= len(rows) <= 4 for rows in bundling.bundles)
     assert all(len({sources[row] for row in rows}) >= 2 for rows in bundling.bundles)
-    assert {left.reason for left in bundling.leftovers} <= {"alone", "single_source", "other_time"}
+    assert {left.reason for left in bundling.leftovers} <= {"alone", "same_source", "other_time"}
 
 
 def nameless(count: int) -> dict[str, Any]:

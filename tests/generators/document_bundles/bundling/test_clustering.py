@@ -163,7 +163,7 @@ def test_methods_find_the_same_clumps() -> None:
         pytest.param(
             (0, 1, 20, 21, 22), "aaabc", [[0, 1], [2, 3, 4]], {(0, 1, 3), (2, 4)}, {}, id="a bundle spares one"
         ),
-        pytest.param((0, 2), "aa", [[0, 1]], set(), {0: "single_source", 1: "single_source"}, id="one source only"),
+        pytest.param((0, 2), "aa", [[0, 1]], set(), {0: "same_source", 1: "same_source"}, id="one source only"),
         pytest.param((0, 1, 150), "abb", [[0, 1], [2]], {(0, 1)}, {2: "alone"}, id="too far"),
         pytest.param((0, 1, 2, 3, 4), "abaaa", [[0, 1, 2, 3], [4]], {(0, 1, 2, 3)}, {4: "alone"}, id="no room"),
         pytest.param((0, 1, 2, 3, 4), "abaab", [[0, 1, 2, 3], [4]], {(0, 1, 2), (3, 4)}, {}, id="no room, but a spare"),
@@ -195,12 +195,10 @@ def mended(
 @pytest.mark.parametrize(
     ("degrees", "sources", "groups", "bundles", "leftovers"),
     [
-        pytest.param(
-            (0, 1, 80), "aab", [[0, 1, 2]], set(), {0: "single_source", 1: "single_source", 2: "alone"}, id="b"
-        ),
+        pytest.param((0, 1, 80), "aab", [[0, 1, 2]], set(), {0: "same_source", 1: "same_source", 2: "alone"}, id="b"),
         pytest.param((0, 1, 2, 80), "abaa", [[0, 1, 2, 3]], {(0, 1, 2)}, {3: "alone"}, id="an outsider"),
         pytest.param(
-            (0, 1, 80, 81), "aabb", [[0, 1, 2], [3]], set(), dict.fromkeys(range(4), "single_source"), id="two that fit"
+            (0, 1, 80, 81), "aabb", [[0, 1, 2], [3]], set(), dict.fromkeys(range(4), "same_source"), id="two that fit"
         ),
         pytest.param((0, 1, 80, 81), "abba", [[0, 1, 2], [3]], {(0, 1), (2, 3)}, {}, id="another chance"),
         pytest.param((0, 40, 81), "aba", [[0], [1], [2]], {(0, 1)}, {2: "alone"}, id="the middle is not a bridge"),
@@ -231,7 +229,7 @@ def test_outsiders(
             "aaabc",
             [[0, 1], [2, 3, 4]],
             {(2, 3, 4)},
-            {0: "single_source", 1: "single_source"},
+            {0: "same_source", 1: "same_source"},
             id="a spare, but too late",
         ),
     ],
@@ -254,7 +252,7 @@ def test_min_cosine() -> None:
     vectors, sources = at(0, 10, 90, 180, 185), ["a", "b", "c", "d", "d"]
     bundling = bundle_documents(vectors, sources, BundleConfig(method="greedy", min_cosine=0.5), seed=0)
     assert bundling.bundles == ((0, 1),)
-    assert bundling.leftovers == (Leftover(2, "alone"), Leftover(3, "single_source"), Leftover(4, "single_source"))
+    assert bundling.leftovers == (Leftover(2, "alone"), Leftover(3, "same_source"), Leftover(4, "same_source"))
 
 
 def test_cut() -> None:

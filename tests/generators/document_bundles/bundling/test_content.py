@@ -31,10 +31,10 @@ def rejection(text: str, **settings: object) -> str | None:
     ("text", "reason"),
     [
         (ENGLISH, None),
-        ("", "too_short"),
-        ("Too few words to tell.", "too_short"),
-        ("a " * 60, "too_short"),
-        (ENGLISH * 200, "too_long"),
+        ("", "too_few_words"),
+        ("Too few words to tell.", "too_few_words"),
+        ("a " * 60, "too_few_words"),
+        (ENGLISH * 200, "too_many_words"),
         (ENGLISH + "<div class='x'><a href='https://example.org/a/b'>&nbsp;</a></div>" * 4, "markup"),
         (ENGLISH + "12.5 3.1 0.2 1,000 " * 40, "few_letters"),
         (GERMAN, "other_language"),
@@ -81,4 +81,4 @@ def test_what_was_measured() -> None:
     short, *_ = judge_content(document, ContentConfig())
     assert (short.score, short.detail) == (4.0, "4 words, 20 characters (at least 50, 200)")
     kept = judge_content(document, ContentConfig(min_words=1, min_characters=1))[0]
-    assert (kept.keep, kept.reason, kept.score, kept.detail) == (True, "too_short", 4.0, "")
+    assert (kept.keep, kept.reason, kept.score, kept.detail) == (True, "too_few_words", 4.0, "")

@@ -85,7 +85,7 @@ def test_the_window_and_the_source_are_reasons_before_missing_names() -> None:
     apart = bundle_documents(alike(2), ["a", "b"], late, 0, days, names=[{"ftx": 1.5}] * 2)
     assert {left.reason for left in apart.leftovers} == {"other_time"}
     same = bundle_documents(alike(2), ["a", "a"], late, 0, names=[{"ftx": 1.5}] * 2)
-    assert {left.reason for left in same.leftovers} == {"single_source"}
+    assert {left.reason for left in same.leftovers} == {"same_source"}
 
 
 def test_bundles_by_names_are_the_same_in_parts_and_in_any_order() -> None:

@@ -76,7 +76,7 @@ WANTED = {
     "journal:020": ("exact_duplicate", "copy of post:000"),
     "post:021": ("exact_duplicate", "copy of journal:007"),
     "post:022": ("near_duplicate", "copy of post:003"),
-    "post:023": ("too_short", "4 words, 18 characters (at least 20, 50)"),
+    "post:023": ("too_few_words", "4 words, 18 characters (at least 20, 50)"),
     "post:024": ("markup", "62% is markup (at most 10%)"),
     "post:025": ("other_language", "0% common words of en, 29% of de (at least 10%)"),
     "post:026": ("few_letters", "0% letters (at least 60%)"),

@@ -101,7 +101,7 @@ async def test_a_sound_question_gives_an_episode_and_the_row_to_train_on(row: Bu
         ({"dag_nodes": tuple(replace(n, query="tide tables of the moon") for n in ISLAND.dag_nodes)},
          "evidence_not_found"),
         ({"dag_nodes": tuple(replace(n, query=f"{n.query} with more than 500 plants") for n in ISLAND.dag_nodes)},
-         "answer_leaked"),
+         "answer_before_search"),
         ({"dag_nodes": (*ISLAND.dag_nodes[:2], replace(ISLAND.dag_nodes[2], query="plants of the island found in B"))},
          "placeholder_query"),
     ],
@@ -175,7 +175,7 @@ async def test_without_a_good_draw_and_without_gold_the_best_is_rejected(tools: 
     assert (row.stage, row.reason, row.score) == ("episode", "low_reward", 0.5)
     result = await result_of(INSTRUMENT, tools, student(INSTRUMENT, "B", plan="no plan at all"), gold_fallback=False)
     row = result.rows["rejected"][-1]
-    assert row.reason == "malformed" and result.usage.calls == 4
+    assert row.reason == "malformed_conversation" and result.usage.calls == 4
 
 
 @pytest.mark.parametrize(

@@ -105,8 +105,8 @@ def test_near_documents_of_several_sources_are_bundled_and_the_others_are_left_o
     }
     left = rows(tmp_path, "rejected", RejectedRow)
     assert {(row.uid, row.stage, row.reason) for row in left} == {
-        ("wire:05", "bundle", "single_source"),
-        ("wire:08", "bundle", "single_source"),
+        ("wire:05", "bundle", "same_source"),
+        ("wire:08", "bundle", "same_source"),
     }
     assert from_dict(SourceDocument, json.loads(left[0].payload)).id == left[0].uid
     check_balance(receipt.stages)

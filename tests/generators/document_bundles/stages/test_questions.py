@@ -56,7 +56,7 @@ async def test_a_sound_question_is_kept_with_its_calls_and_what_they_cost() -> N
         (SOUND, {"knows": True}, "closed_book", 3),
         (MADE_UP, {}, "unsupported_quote", 1),
         (CYCLE, {}, "invalid_plan", 1),
-        (LEAK, {}, "answer_in_question", 1),
+        (LEAK, {}, "answer_given_away", 1),
     ],
 )
 async def test_a_flawed_question_is_rejected_for_its_flaw_and_costs_no_more_than_it_takes_to_see_it(
@@ -109,7 +109,7 @@ async def test_what_an_editor_finds_fault_with_is_read_by_nobody(fault: str) -> 
 
 async def test_what_a_filter_sees_for_itself_is_shown_to_no_editor() -> None:
     result = await questions_of(ITEM, context(ScriptedModel(script([LEAK]))), EDITED)
-    assert [row.reason for row in result.rows["rejected"]] == ["answer_in_question"] and result.usage.calls == 1
+    assert [row.reason for row in result.rows["rejected"]] == ["answer_given_away"] and result.usage.calls == 1
 
 
 async def test_a_review_that_cannot_be_read_shows_nothing_and_loses_its_question_alone() -> None:
@@ -163,10 +163,10 @@ async def test_a_mended_draft_is_not_mended_again_and_no_more_drafts_are_than_th
         return [row.reason for row in result.rows["rejected"]]
 
     assert await reasons(SOUND, mends=0) == ["poor_question"]
-    assert await reasons(SOUND, mends=2, mended=[LEAK]) == ["poor_question", "answer_in_question"]
+    assert await reasons(SOUND, mends=2, mended=[LEAK]) == ["poor_question", "answer_given_away"]
     assert await reasons(SOUND, OTHER, mends=1, mended=[LEAK]) == [
         "poor_question",
-        "answer_in_question",
+        "answer_given_away",
         "poor_question",
     ]
     assert await reasons(SOUND, mends=2) == ["poor_question"], "none is a good answer"
