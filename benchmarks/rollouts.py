@@ -23,7 +23,7 @@ from _zipf import build_over_passages, make_queries, serving
 from tests.support.timed_agents import Script, TimedGenerator, TimedServer, time_episodes
 from trailforge.protocols import REACT
 from trailforge.protocols.environment import EnvironmentConfig
-from trailforge.training.searched import open_environment
+from trailforge.training.search_sources import open_training_environment
 from trailforge.training.weights import base_model, load_tokenizer
 
 
@@ -52,7 +52,7 @@ def main() -> None:
         )
         print("| | alone | all | all / alone | tokens | load |\n|---|---:|---:|---:|---:|---:|", flush=True)
         with serving(folder) as (url, _):
-            environment = open_environment(REACT.name, [], search=EnvironmentConfig(kind=url), top_k=5)
+            environment = open_training_environment(REACT.name, [], search=EnvironmentConfig(kind=url), top_k=5)
             for name, kind in (("turn by turn", TimedServer), ("in batches", TimedGenerator)):
                 rows = []
                 for _ in range(options.rounds):

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trailforge.filters.grounding import supports
-from trailforge.generators.mcts_trajectories.choice import sift
+from trailforge.generators.mcts_trajectories.choice import choose_rows
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.estimate import context_of
 from trailforge.generators.mcts_trajectories.generate import find_fault, trajectories
@@ -164,7 +164,7 @@ def _rows_today(
     """The rows that today's rules make of a recorded tree, but for those that rest on what was said to be untrue."""
     nothing = Behaviour(**{each.name: (0, 0) for each in fields(Behaviour)})
     context = context_of(config, nothing, ChainModel(nothing, question))
-    kept, _ = sift(question, trajectories(question, tree, context), config.filters, config.generator.reflection)
+    kept, _ = choose_rows(question, trajectories(question, tree, context), config.filters, config.generator.reflection)
     for row in kept:
         told = [f"{s.query!r} {said}" for s in row.steps for said in (f"is answered with {s.answer!r},", "is not what")]
         is_denied = any(detail.startswith(each) for detail in untrue for each in told)

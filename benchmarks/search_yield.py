@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 from tree_vs_rejection import as_tree, draw_plan
 
-from trailforge.generators.mcts_trajectories.choice import reword, sift
+from trailforge.generators.mcts_trajectories.choice import choose_rows, reword
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.estimate import Yield, behaviour_of, context_of, search_one
 from trailforge.generators.mcts_trajectories.generate import Context, plan_runner, policy_prompts, trajectories
@@ -134,7 +134,7 @@ async def _keep_correct(
 ) -> None:
     made = trajectories(question, as_tree(question, plans, rollouts), context)
     correct = [row for row in made if row.kind == "correct"]
-    chosen = sift(question, correct, config.filters, context.config.reflection)
+    chosen = choose_rows(question, correct, config.filters, context.config.reflection)
     told, _ = await reword(question, chosen, context, config.filters)
     assert isinstance(context.client, ChainModel)
     total.add(told.kept, context.client.purposes, "drawn")

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from trailforge.generators.mcts_trajectories.choice import sift
+from trailforge.generators.mcts_trajectories.choice import choose_rows
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import Context, plan_runner, policy_prompts, trajectories
 from trailforge.inference import Caps, Meter, ModelClient
@@ -134,7 +134,7 @@ async def _sample(question: Question, context: Context, config: MctsRunConfig, b
     tree = as_tree(question, [plan], rollouts)
     candidates = [row for row in trajectories(question, tree, context) if row.kind == "correct"]
     uncapped = replace(generator.reflection, max_correct=len(candidates))
-    accepted, _ = sift(question, candidates, config.filters, uncapped)
+    accepted, _ = choose_rows(question, candidates, config.filters, uncapped)
     return Baseline(meter.calls, len(rollouts), sum(r.reward > 0 for r in rollouts), list(accepted))
 
 

@@ -243,9 +243,9 @@ def retain_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
 ) -> None:
     """Remove old complete windows, except those in use or with decisions not yet applied."""
-    from trailforge.flows.nights import fates, retain
+    from trailforge.flows.nights import decide_retention, retain
 
-    decided = fates(root, keep, curated=curated or [])
+    decided = decide_retention(root, keep, curated=curated or [])
     if not decided:
         print(f"{root}: nothing to remove, with the {keep} newest complete windows kept")
     for fate in decided if dry_run else retain(root, decided):

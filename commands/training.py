@@ -314,12 +314,14 @@ def _searching(
 
 def _environment(recipe: TrainPreset, documents: list[Path] | None, kg: str | None) -> Environment:
     from trailforge.retrieval import WEB
-    from trailforge.training import open_environment
+    from trailforge.training import open_training_environment
 
     if documents and recipe.retrieval.kind == WEB:
         problem = "the preset searches the live web and no documents; take its local one, or say --retrieval"
         raise InvalidInput(f"{problem} (presets: msearcher-local, r-search-local)", field="--documents")
-    return open_environment(recipe.protocol, documents or (), search=recipe.retrieval, kg=kg, top_k=recipe.rl.top_k)
+    return open_training_environment(
+        recipe.protocol, documents or (), search=recipe.retrieval, kg=kg, top_k=recipe.rl.top_k
+    )
 
 
 def _read_audited(folder: Path | None) -> Audited:

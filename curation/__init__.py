@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from trailforge.curation.decisions import Stance as Stance
     from trailforge.curation.decisions import append as append
     from trailforge.curation.decisions import check_decision as check_decision
+    from trailforge.curation.decisions import collect_stances as collect_stances
     from trailforge.curation.decisions import merge as merge
     from trailforge.curation.decisions import now as now
     from trailforge.curation.decisions import of_run as of_run
     from trailforge.curation.decisions import read_decisions as read_decisions
     from trailforge.curation.decisions import source_of as source_of
-    from trailforge.curation.decisions import standing as standing
     from trailforge.curation.decisions import take_in as take_in
     from trailforge.curation.guide import GUIDE as GUIDE
     from trailforge.curation.guide import CurationGuide as CurationGuide

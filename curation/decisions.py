@@ -132,7 +132,7 @@ def take_in(folder: Path, run_id: str, logs: Sequence[Path]) -> tuple[list[Decis
     return new, others
 
 
-def standing(decisions: Iterable[Decision]) -> list[Stance]:
+def collect_stances(decisions: Iterable[Decision]) -> list[Stance]:
     """The latest decision of each person on each row, by table, uid and name.
 
     Comments do not count, and a person who withdrew a decision has none.
@@ -149,7 +149,7 @@ def standing(decisions: Iterable[Decision]) -> list[Stance]:
 def merge(decisions: Iterable[Decision]) -> Merged:
     """Merge decisions into what holds for each row; see the module's rules."""
     of_row: dict[tuple[str, str], list[Stance]] = defaultdict(list)
-    for stance in standing(decisions):
+    for stance in collect_stances(decisions):
         of_row[stance.table, stance.uid].append(stance)
     rulings = tuple(_ruling(stances) for stances in of_row.values())
     return Merged(rulings=rulings, conflicts=tuple(c for stances in of_row.values() for c in _conflicts(stances)))

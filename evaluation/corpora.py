@@ -31,7 +31,15 @@ from trailforge.protocols.environment import (
     open_environment,
     open_filters,
 )
-from trailforge.retrieval import WEB, RetrieverConfig, ask_server, corpus_hash, index_packages, open_encoder, run_apart
+from trailforge.retrieval import (
+    WEB,
+    RetrieverConfig,
+    ask_server,
+    corpus_hash,
+    index_packages,
+    open_encoder,
+    run_in_thread,
+)
 from trailforge.retrieval.backends import Backend, load_backend
 from trailforge.retrieval.encoders import check_encoder, encoder_model
 from trailforge.retrieval.indexes import (
@@ -290,7 +298,7 @@ class Corpora:
         if source.place == WEB:
             return BackendChoice(name=source.name)
         if is_address(source.place):
-            served = run_apart(ask_server(source.place))
+            served = run_in_thread(ask_server(source.place))
             return BackendChoice(name=source.name, index=served.hash, config={"backend": served.backend})
         index = self._index(source)
         if not index.exists():

@@ -234,7 +234,7 @@ def gold_in_queries(
     documents' titles, the answer or its key facts, but neither in the question nor in its options; other forms of its
     words (`satirical`, of satire) and parts of a name that it holds (`BadVideo`) are the question's. For a question
     only the score is used, since agents draw plans of their own; a gold plan with more than `most` makes no episode
-    (`filters.episodes`).
+    (`filters.bundle_episodes`).
     """
     known = content_stems(" ".join((row.question, *row.options, *_PART_OF_NAME.findall(row.question))))
     roots = tuple(word for word in known if len(word) >= _SHORTEST_ROOT)

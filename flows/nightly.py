@@ -24,11 +24,11 @@ from trailforge.curation import copies
 from trailforge.flows.data_sets import flow_of
 from trailforge.flows.nights import retention, windows
 from trailforge.flows.nights.bands import Bands, Breach, outside, outside_of_window, read_bands
-from trailforge.flows.nights.makes import OF_DOCUMENTS, Make, read_makes
+from trailforge.flows.nights.makes import OF_DOCUMENTS, PlannedDataSet, read_makes
 from trailforge.flows.nights.readiness import NOT_GIVEN, check_ready, configured_plan, given_to, lacking
 from trailforge.flows.nights.replanning import begin, is_begun, keep_plan
 from trailforge.flows.nights.status import describe_windows, read_windows
-from trailforge.flows.nights.windows import Made, Taken, Window, WindowPlan
+from trailforge.flows.nights.windows import DataSetFigures, TakenDocuments, Window, WindowPlan
 from trailforge.inference import Caps
 from trailforge.pipelines import dataset_names, load_dataset, resolve
 from trailforge.pipelines.engine import exclusive, remove_temporary_files
@@ -46,7 +46,7 @@ _QUESTIONS = "questions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class WindowSettings:
     """The settings with which a window is made and which do not decide its rows."""
 
     model: str | None
@@ -89,7 +89,7 @@ def nightly(
     go by other parameters than they were begun with. `cluster`: as `--cluster` of a data set's command. Raises at the
     end: the first error, with the figures outside of their bands in its message, or `OutOfBand` when there was none.
     """
-    means = Means(model=model, caps=caps, bands=_read_named_bands(bands), cluster=cluster)
+    means = WindowSettings(model=model, caps=caps, bands=_read_named_bands(bands), cluster=cluster)
     plan = WindowPlan(
         day=(day or flow_run.scheduled_start_time.astimezone(UTC).date()).isoformat(),
         window_days=window_days,
@@ -129,7 +129,9 @@ def _check_entries(named: Sequence[str], plan: WindowPlan, source: str) -> None:
             raise InvalidInput(f"no entry {name!r}; there are {', '.join(folders)}", file=source, field="replan")
 
 
-def _each(folders: Sequence[Path], own: WindowPlan, means: Means) -> tuple[list[Window], list[TrailforgeError]]:
+def _each(
+    folders: Sequence[Path], own: WindowPlan, means: WindowSettings
+) -> tuple[list[Window], list[TrailforgeError]]:
     """Make all windows, the last one by its own plan. One that cannot be made keeps no other from it."""
     made: list[Window] = []
     errors: list[TrailforgeError] = []
@@ -149,7 +151,7 @@ def _each(folders: Sequence[Path], own: WindowPlan, means: Means) -> tuple[list[
 
 def _retain(root: Path, keep: int, curated: Sequence[Path], *, spare: Sequence[str]) -> list[TrailforgeError]:
     try:
-        decided = retention.fates(root, keep, curated=curated, spare=spare)
+        decided = retention.decide_retention(root, keep, curated=curated, spare=spare)
         for fate in retention.retain(root, decided):
             get_run_logger().info("%s: %s", fate.folder, fate.kept_for or "removed")
     except TrailforgeError as error:
@@ -170,7 +172,7 @@ def _raise(errors: Sequence[TrailforgeError], breaches: Sequence[str]) -> None:
         raise OutOfBand("; ".join(breaches))
 
 
-def make_window(folder: Path, plan: WindowPlan, means: Means) -> Window:
+def make_window(folder: Path, plan: WindowPlan, means: WindowSettings) -> Window:
     """Make what is missing of a window. A complete one stays as it is, and raises no alert again."""
     with exclusive(folder):
         remove_temporary_files(folder, windows.FILES.__contains__)
@@ -203,14 +205,14 @@ def make_window(folder: Path, plan: WindowPlan, means: Means) -> Window:
 class _Making:
     """One window, data set by data set. A finished run ends at once, a stopped one goes on."""
 
-    def __init__(self, folder: Path, plan: WindowPlan, means: Means) -> None:
+    def __init__(self, folder: Path, plan: WindowPlan, means: WindowSettings) -> None:
         self._folder, self._plan, self._means = folder, plan, means
         self._verdicts = copies(folder / windows.VERDICTS)
         self.breaches: list[Breach] = []
 
-    def all(self, taken: Taken) -> tuple[StageCount, tuple[Made, ...]]:
+    def all(self, taken: TakenDocuments) -> tuple[StageCount, tuple[DataSetFigures, ...]]:
         """Make them in their order; also the books of the questions that some are asked."""
-        made: dict[str, Made] = {}
+        made: dict[str, DataSetFigures] = {}
         questions: StageCount | None = None
         for make in self._plan.makes:
             if make.input == OF_DOCUMENTS:
@@ -231,18 +233,18 @@ class _Making:
         inputs = len(questions) + len(left_out)
         return stage(_QUESTIONS, inputs=inputs, accepted=len(questions), rejected=left_out)
 
-    def _make(self, make: Make, why_not: str) -> Made:
+    def _make(self, make: PlannedDataSet, why_not: str) -> DataSetFigures:
         if not_given := lacking(self._plan, make):
             why_not = NOT_GIVEN[not_given]
         if why_not:
-            return Made(dataset=make.dataset, folder=make.folder, skipped=why_not)
+            return DataSetFigures(dataset=make.dataset, folder=make.folder, skipped=why_not)
         try:
             manifest = self._run(make, given_to(self._plan, make))
         except NothingLeft as error:
-            return Made(dataset=make.dataset, folder=make.folder, skipped=error.problem)
+            return DataSetFigures(dataset=make.dataset, folder=make.folder, skipped=error.problem)
         self.alert_outside(outside(manifest, self._means.bands))
         counted = load_dataset(make.dataset).counted
-        return Made(
+        return DataSetFigures(
             dataset=make.dataset,
             folder=make.folder,
             run_id=manifest.run_id,
@@ -252,7 +254,7 @@ class _Making:
             cost=manifest.cost,
         )
 
-    def _run(self, make: Make, given: Mapping[str, Any]) -> Manifest:
+    def _run(self, make: PlannedDataSet, given: Mapping[str, Any]) -> Manifest:
         """By the data set's own flow."""
         plan, means = self._plan, self._means
         dataset, is_first = load_dataset(make.dataset), make.input == OF_DOCUMENTS

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from trailforge.inference.desk import read_served as read_served
     from trailforge.inference.prompts import Prompts as Prompts
     from trailforge.inference.prompts import Sentences as Sentences
+    from trailforge.inference.reasoning import MEND as MEND
+    from trailforge.inference.reasoning import Reasoning as Reasoning
+    from trailforge.inference.reasoning import seems_thoughtful as seems_thoughtful
     from trailforge.inference.request import ChatTurn as ChatTurn
     from trailforge.inference.request import Reply as Reply
     from trailforge.inference.request import Request as Request
@@ -30,9 +33,6 @@ if TYPE_CHECKING:
     from trailforge.inference.structured import ask_json as ask_json
     from trailforge.inference.structured import list_schema as list_schema
     from trailforge.inference.structured import object_schema as object_schema
-    from trailforge.inference.thoughts import MEND as MEND
-    from trailforge.inference.thoughts import Reasoning as Reasoning
-    from trailforge.inference.thoughts import seems_thoughtful as seems_thoughtful
     from trailforge.inference.threads import LoopThread as LoopThread
     from trailforge.inference.threads import Slots as Slots
     from trailforge.inference.threads import all_or_error as all_or_error

@@ -22,10 +22,10 @@ from trailforge.inference.provider.endings import read_ending
 from trailforge.inference.provider.endpoint import Dialect, Endpoint, Failure
 from trailforge.inference.provider.parameters import Parameters
 from trailforge.inference.provider.urls import check_server_url
+from trailforge.inference.reasoning import Reasoning, ThoughtReader
 from trailforge.inference.request import Reply, Request
 from trailforge.inference.shared_limits.center import Limits
 from trailforge.inference.shared_limits.link import LimitsLink, SharedBudget, SharedThrottle
-from trailforge.inference.thoughts import Reasoning, ThoughtReader
 from trailforge.inference.throttle import Permit, Throttle, ThrottleConfig
 from trailforge.inference.usage import Counters, Meter, Prices, Usage, count_reply
 from trailforge.schemas import (

@@ -20,12 +20,12 @@ from trailforge.curation import (
     TableGuide,
     append,
     check_decision,
+    collect_stances,
     merge,
     now,
     of_run,
     read_decisions,
     source_of,
-    standing,
     tell_sources,
 )
 from trailforge.pipelines import value_at
@@ -72,7 +72,7 @@ def decide(
     )
     new = tell_sources(folder, list(made))
     so_far = [each for each in of_run(read_decisions(folder), run_id) if (each.table, each.uid) == (table, uid)]
-    stances = standing(so_far)
+    stances = collect_stances(so_far)
     if takes_back and not any(each.who == who for each in stances):
         raise InvalidInput(f"{who} decided nothing on row {uid} of {table} that could be taken back", field="action")
     fixed = {fix.field.split(".")[0] for each in stances for fix in each.fixes}

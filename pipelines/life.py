@@ -209,7 +209,7 @@ class Life:
             rows={
                 self.table: chosen.kept,
                 **drawn.beside,
-                **self.made_of(chosen, config),
+                **self.make_products(chosen, config),
                 "rejected": [*broken, *rejected, *unfit],
             },
             stages=self._books(len(rows), len(chosen.kept), broken, rejected, unfit),
@@ -221,7 +221,7 @@ class Life:
         """Choose which of an item's rows are kept, before any of them is worded."""
         return self.choose(rows, item, config) if self.choose is not None else Chosen(rows, ())
 
-    def made_of(self, chosen: Chosen[Any], config: Any) -> dict[str, list[Any]]:
+    def make_products(self, chosen: Chosen[Any], config: Any) -> dict[str, list[Any]]:
         """Make all products of an item's chosen rows, by table name."""
         made = {table: list(make(chosen, config)) for table, make in self.products.items()}
         if self.sft is not None:
@@ -311,7 +311,7 @@ class LifeChecks(RowChecks):
             for table, make in life.products.items():
                 made[table] += make(chosen, self.config)
         if life.sft is not None:
-            standing = self.standing(life.table, name, self.records[life.table])
+            standing = self.stored_rows(life.table, name, self.records[life.table])
             made[SFT] = [each for row in standing for each in life.rows_for_sft(row, self.config)]
         for table in (*life.products, *([SFT] if life.sft is not None else [])):
             differs, missing = f"this row of {table} is not what kept rows give", f"this row of {table} is missing"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trailforge.retrieval.retrievers import RetrieverConfig as RetrieverConfig
     from trailforge.retrieval.retrievers import check_kind as check_kind
     from trailforge.retrieval.retrievers import open_encoder as open_encoder
-    from trailforge.retrieval.retrievers import run_apart as run_apart
+    from trailforge.retrieval.retrievers import run_in_thread as run_in_thread
     from trailforge.retrieval.retrievers import without_usual as without_usual
     from trailforge.retrieval.scope import Retrieval as Retrieval
     from trailforge.retrieval.scope import RetrievalConfig as RetrievalConfig

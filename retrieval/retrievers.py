@@ -220,7 +220,7 @@ async def build_over(
     return BackendRetriever(await load_backend(backend).build(documents, config.numbers(backend), tools), documents)
 
 
-def run_apart(work: Coroutine[Any, Any, Result]) -> Result:
+def run_in_thread(work: Coroutine[Any, Any, Result]) -> Result:
     """Run a coroutine to its end in a thread with a loop of its own, and return its result: the caller's loop may be
     running."""
     with ThreadPoolExecutor(1) as thread:

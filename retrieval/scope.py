@@ -26,7 +26,7 @@ from trailforge.retrieval.retrievers import (
     build_over,
     check_in_memory,
     open_encoder,
-    run_apart,
+    run_in_thread,
     without_usual,
 )
 from trailforge.retrieval.sentences import SentenceReader
@@ -127,7 +127,7 @@ class RetrievalConfig(RetrieverConfig):
         """Return this configuration with this corpus, where one is given, in place of the questions' own paragraphs."""
         return self if documents is None else replace(self, scope="corpus", corpus_index=str(documents))
 
-    def deciding(self) -> dict[str, Any]:
+    def row_settings(self) -> dict[str, Any]:
         """Return the settings that decide the rows: the hash of a known corpus and not its place, and no device."""
         content = without_usual(to_dict(self), _OF_PLANS)
         del content["device"]
@@ -219,7 +219,7 @@ def with_hash(config: RetrievalConfig) -> RetrievalConfig:
     """
     check_retrieval(config)
     if config.server:
-        return replace(config, corpus_hash=run_apart(ask_server(config.server)).hash)
+        return replace(config, corpus_hash=run_in_thread(ask_server(config.server)).hash)
     if config.kind == WEB or (corpus := config.find_corpus()) is None:
         return config
     return replace(config, corpus_hash=corpus_hash(corpus))
@@ -298,7 +298,7 @@ def open_retrieval(
     if config.kind == WEB:
         return Retrieval(None, open_web(config), config)
     if config.server:
-        served = run_apart(ask_server(config.server, _IN_TIME))
+        served = run_in_thread(ask_server(config.server, _IN_TIME))
         if config.known_hash not in ("", served.hash):
             raise RetrievalError(f"{config.server} serves another index than when this run began: serve that one again")
         return Retrieval(None, connect(config.server), config, name=served.name)
@@ -325,7 +325,7 @@ def _take_in(documents: Sequence[Document] | None, config: RetrieverConfig, name
     encoder = open_encoder(config, config.kind)
     if documents is None:
         return Retrieval(encoder, None, config)
-    return Retrieval(encoder, run_apart(build_over(documents, config, config.kind, encoder)), config, name)
+    return Retrieval(encoder, run_in_thread(build_over(documents, config, config.kind, encoder)), config, name)
 
 
 def open_web(config: RetrieverConfig) -> Retriever:

@@ -50,7 +50,10 @@ _SHARED = {
         "generators/test_strong_model_run.py",
         *(f"retrieval/{name}.py" for name in ("test_encoder", "backends/test_dense", "backends/test_strong_trees")),
         "retrieval/backends/test_hippo_rag_run.py",
-        *(f"training/test_{name}.py" for name in ("dpo", "failed_searches", "frames", "generation", "judged_scores")),
+        *(
+            f"training/test_{name}.py"
+            for name in ("dpo", "failed_searches", "chat_marks", "generation", "judged_scores")
+        ),
         *(f"training/test_{name}.py" for name in ("launch", "learning", "memory", "rl", "sft", "two_processes")),
         *(f"training/{name}.py" for name in ("test_weights", "exports/test_commands", "exports/test_trl_itself")),
     ],

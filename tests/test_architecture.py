@@ -213,7 +213,7 @@ BESIDE_THE_DOOR: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
             "bundles",
             "bundle_readings",
             "bundle_twins",
-            "episodes",
+            "bundle_episodes",
             "answers",
         ),
         "They judge what this data set alone writes, and share its readings and twins.",

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from trailforge.training.score_file import ScoredRow as ScoredRow
     from trailforge.training.score_file import score_episodes as score_episodes
     from trailforge.training.scoring import scorer_of as scorer_of
-    from trailforge.training.searched import documents_of_runs as documents_of_runs
-    from trailforge.training.searched import open_environment as open_environment
+    from trailforge.training.search_sources import documents_of_runs as documents_of_runs
+    from trailforge.training.search_sources import open_training_environment as open_training_environment
     from trailforge.training.weights import base_model as base_model
     from trailforge.training.weights import open_checkpoint as open_checkpoint
 else:

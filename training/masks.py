@@ -6,7 +6,7 @@
     <|im_start|>user\n<result>…</result><|im_end|>\n    a tool turn
 
 This is ChatML, for models whose tokenizer knows its two tokens; what other models have around turns is read from their
-own chat template (`training.frames`). Either way it differs from what templates do in three ways (RL rollouts and
+own chat template (`training.chat_marks`). Either way it differs from what templates do in three ways (RL rollouts and
 `protocols.episodes` speak the same): no system prompt is put in where there is none; a tool turn is a user turn as it
 stands, for its protocol has tagged it already and Qwen's template would put `<tool_response>` around it again; nothing
 is stripped, so that the thoughts of earlier turns stay and a conversation begins as it did a turn before.
@@ -26,7 +26,7 @@ from typing import Any
 
 from trailforge.protocols import Spoken
 from trailforge.schemas import InvalidInput, TextSpan
-from trailforge.training.frames import CHATML, END, START, TRAINING_TEMPLATE, Frame, frame_of, own_frame
+from trailforge.training.chat_marks import CHATML, END, START, TRAINING_TEMPLATE, Frame, frame_of, own_frame
 
 IGNORED = -100
 """The label of tokens without loss, in PyTorch and every trainer."""

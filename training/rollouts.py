@@ -25,9 +25,9 @@ from trailforge.inference import ChatTurn, Client, Meter, Reply, Request, Sampli
 from trailforge.protocols import EpisodeConfig, EpisodeRun, Grammar, Observation, Search, grammar_of, run_episode
 from trailforge.protocols.environment import Environment, limit_observations
 from trailforge.schemas import ChatMessage, ContextOverflow, InvalidInput, Message
+from trailforge.training.batched_turns import EpisodeLoop, WaitingTurns, generate_turns
 from trailforge.training.generation import Continuation, Generator, TurnServer
 from trailforge.training.masks import escape_special, observation_ids, prompt_ids
-from trailforge.training.turns import EpisodeLoop, WaitingTurns, generate_turns
 
 _NO_LIMIT = 1_000_000
 GoOn = Callable[[list[int], int, Sequence[str]], Awaitable[Continuation]]

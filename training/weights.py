@@ -12,8 +12,8 @@ from typing import Any
 from trailforge.inference.ledgers import Ledger
 from trailforge.inference.packaged import SMOLLM2
 from trailforge.schemas import InvalidInput, install_hint, located, user_cache
+from trailforge.training.chat_marks import END
 from trailforge.training.config import TrainerConfig
-from trailforge.training.frames import END
 from trailforge.training.generation import CheckpointClient
 from trailforge.training.gguf_weights import convert
 from trailforge.training.masks import prepare_tokenizer, teach

@@ -56,7 +56,7 @@ class KgEpisodeFilterConfig:
 def judge_kg_episode(row: KgTrajectory, config: KgEpisodeFilterConfig) -> list[Verdict]:
     """Return every filter's verdict, the gravest first.
 
-    Whether the episode is the twin of another one is checked by `selection`.
+    Whether the episode is the twin of another one is checked by `choice`.
     """
     verdicts = [malformed_conversation(row), no_search(row), doubtful_gold(row.question, row.golds), wrong_answer(row)]
     verdicts.append(admitted_guess(row))

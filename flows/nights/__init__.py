@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from trailforge.flows.nights.bands import read_bands as read_bands
     from trailforge.flows.nights.readiness import examine_night as examine_night
     from trailforge.flows.nights.readiness import night_plan as night_plan
-    from trailforge.flows.nights.retention import fates as fates
+    from trailforge.flows.nights.retention import decide_retention as decide_retention
     from trailforge.flows.nights.retention import retain as retain
     from trailforge.flows.nights.status import describe_windows as describe_windows
     from trailforge.flows.nights.status import follow_windows as follow_windows

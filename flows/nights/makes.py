@@ -19,7 +19,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Make:
+class PlannedDataSet:
     """One data set that every window makes."""
 
     folder: str
@@ -39,7 +39,7 @@ class Make:
     is left out."""
 
 
-def read_makes(content: Mapping[str, Any], *, source: str) -> tuple[Make, ...]:
+def read_makes(content: Mapping[str, Any], *, source: str) -> tuple[PlannedDataSet, ...]:
     """Read the list of a night's preset. Raises `InvalidInput` naming an entry that no night can make.
 
     All questions of a window come from one entry.
@@ -47,10 +47,10 @@ def read_makes(content: Mapping[str, Any], *, source: str) -> tuple[Make, ...]:
     entries = content.get("makes")
     if not isinstance(entries, list) or not entries or set(content) != {"makes"}:
         raise InvalidInput("expected one list `makes` of data sets", file=source, field="makes")
-    makes: list[Make] = []
+    makes: list[PlannedDataSet] = []
     for number, entry in enumerate(entries):
         try:
-            make = from_dict(Make, entry)
+            make = from_dict(PlannedDataSet, entry)
             _check(make, makes)
         except InvalidInput as error:
             where = f"makes[{number}]" + (f".{error.field}" if error.field else "")
@@ -59,7 +59,7 @@ def read_makes(content: Mapping[str, Any], *, source: str) -> tuple[Make, ...]:
     return tuple(makes)
 
 
-def _check(make: Make, before: list[Make]) -> None:
+def _check(make: PlannedDataSet, before: list[PlannedDataSet]) -> None:
     if make.config_hash:
         raise InvalidInput("is found out, not given", field="config_hash")
     if not _NAME.fullmatch(make.folder) or make.folder in {OF_DOCUMENTS, *(each.folder for each in before)}:

@@ -20,7 +20,7 @@ from trailforge.flows.doctor import (
     fetch_model,
     named,
 )
-from trailforge.flows.nights.makes import OF_DOCUMENTS, Make, read_makes
+from trailforge.flows.nights.makes import OF_DOCUMENTS, PlannedDataSet, read_makes
 from trailforge.flows.nights.windows import WindowPlan
 from trailforge.pipelines import load_dataset, resolve
 from trailforge.pipelines.runs import RunInputs, doctor
@@ -37,7 +37,7 @@ def configured_plan(plan: WindowPlan) -> WindowPlan:
 
     Raises `NotReady` with all that cannot be used, before anything is paid.
     """
-    makes: list[Make] = []
+    makes: list[PlannedDataSet] = []
     faults: list[str] = []
     for make in plan.makes:
         try:
@@ -50,7 +50,7 @@ def configured_plan(plan: WindowPlan) -> WindowPlan:
     return replace(plan, makes=tuple(makes))
 
 
-def check_ready(plan: WindowPlan, makes: Sequence[Make], model: str | None) -> None:
+def check_ready(plan: WindowPlan, makes: Sequence[PlannedDataSet], model: str | None) -> None:
     """Check that all entries can be made. Raises `NotReady` with a line for each fault that `examine_makes` finds;
     warnings end no night."""
     faults = [
@@ -100,8 +100,8 @@ def examine_night(
 
 
 def examine_makes(
-    plan: WindowPlan, makes: Sequence[Make], model: str | None, *, call: bool = False
-) -> Iterator[tuple[Finding, list[Make]]]:
+    plan: WindowPlan, makes: Sequence[PlannedDataSet], model: str | None, *, call: bool = False
+) -> Iterator[tuple[Finding, list[PlannedDataSet]]]:
     """Check entries of a plan as `trailforge doctor` does, and give each finding with its entries. Inputs of entries
     are not checked: an earlier entry may be going to make them.
     """
@@ -113,18 +113,18 @@ def examine_makes(
 
 
 def _planned(
-    plan: WindowPlan, makes: Sequence[Make], model: str | None
-) -> tuple[dict[str, PlannedRun], list[tuple[Finding, list[Make]]]]:
+    plan: WindowPlan, makes: Sequence[PlannedDataSet], model: str | None
+) -> tuple[dict[str, PlannedRun], list[tuple[Finding, list[PlannedDataSet]]]]:
     """The runs of the entries that can be configured, by folder, and what is found of all while that is done."""
     runs: dict[str, PlannedRun] = {}
-    findings: list[tuple[Finding, list[Make]]] = []
+    findings: list[tuple[Finding, list[PlannedDataSet]]] = []
     for make in makes:
         if left_out := lacking(plan, make):
             why = f"{NOT_GIVEN[left_out]}, so it is left out"
             findings.append((warning("preset", why, f"give `{left_out}`, if it is to be made"), [make]))
             continue
 
-        def add(make: Make = make, *, is_searchable: bool = True) -> Finding:
+        def add(make: PlannedDataSet = make, *, is_searchable: bool = True) -> Finding:
             config = _configured(plan, make, model) if is_searchable else _read(plan, make, model)
             runs[make.folder] = PlannedRun(
                 dataset=make.dataset, preset=make.preset, config=config, is_searchable=is_searchable
@@ -138,23 +138,23 @@ def _planned(
     return runs, findings
 
 
-def given_to(plan: WindowPlan, make: Make) -> dict[str, Any]:
+def given_to(plan: WindowPlan, make: PlannedDataSet) -> dict[str, Any]:
     """The parameters that a data set is given beside its input."""
     values = _parameters(plan)
     given = {name: values[name] for name in (*make.takes, *make.needs) if name in values}
     return given | ({"scope": make.scope} if make.scope else {})
 
 
-def lacking(plan: WindowPlan, make: Make) -> str | None:
+def lacking(plan: WindowPlan, make: PlannedDataSet) -> str | None:
     """Name of the first parameter that a data set needs and that was not given; None: it lacks none."""
     return next((name for name in make.needs if name not in _parameters(plan)), None)
 
 
-def _called(make: Make) -> str:
+def _called(make: PlannedDataSet) -> str:
     return f"{make.folder} (preset {make.preset})"
 
 
-def _configured(plan: WindowPlan, make: Make, model: str | None = None) -> Any:
+def _configured(plan: WindowPlan, make: PlannedDataSet, model: str | None = None) -> Any:
     """The configuration of an entry. Raises for what of it is wrong or not there."""
     dataset, config = load_dataset(make.dataset), _read(plan, make, model)
     if dataset.configure is not None:
@@ -165,7 +165,7 @@ def _configured(plan: WindowPlan, make: Make, model: str | None = None) -> Any:
     return config
 
 
-def _read(plan: WindowPlan, make: Make, model: str | None) -> Any:
+def _read(plan: WindowPlan, make: PlannedDataSet, model: str | None) -> Any:
     """The configuration of an entry, with nothing that it is given."""
     return configuration_of(load_dataset(make.dataset), make.preset, model, plan.model_name, seed=plan.seed)
 

@@ -36,7 +36,7 @@ _OF_A_RUN |= all_tables() - {CURATED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fate:
+class RetentionDecision:
     """The fate of a window that is not among the newest ones: it is kept for a reason, or removed."""
 
     folder: Path
@@ -44,7 +44,9 @@ class Fate:
     """Why the window is kept; empty when it is removed."""
 
 
-def fates(root: Path, keep: int, *, curated: Sequence[Path] = (), spare: Sequence[str] = ()) -> list[Fate]:
+def decide_retention(
+    root: Path, keep: int, *, curated: Sequence[Path] = (), spare: Sequence[str] = ()
+) -> list[RetentionDecision]:
     """Decide the fate of all complete windows but the newest `keep`, the earliest first. Nothing is changed.
 
     `curated`: folders in or below which there are curated data sets, beside the root itself. `spare`: days that are
@@ -56,7 +58,7 @@ def fates(root: Path, keep: int, *, curated: Sequence[Path] = (), spare: Sequenc
     complete = [folder for folder in folders(root) if (folder / DONE).is_file()]
     old = [folder for folder in complete[: max(0, len(complete) - keep)] if folder.name not in spare]
     applied = _applied((root, *curated), old)
-    return [Fate(folder=folder, kept_for=_kept_for(folder, applied)) for folder in old]
+    return [RetentionDecision(folder=folder, kept_for=_kept_for(folder, applied)) for folder in old]
 
 
 def check_keep(keep: int) -> None:
@@ -65,16 +67,16 @@ def check_keep(keep: int) -> None:
         raise InvalidInput("has to be 1 or more", field="keep")
 
 
-def retain(root: Path, decided: Sequence[Fate]) -> list[Fate]:
-    """Remove the windows that `fates` gives up, and return what became of each. A window is moved aside whole before
-    it is deleted."""
+def retain(root: Path, decided: Sequence[RetentionDecision]) -> list[RetentionDecision]:
+    """Remove the windows that `decide_retention` gives up, and return what became of each. A window is moved aside
+    whole before it is deleted."""
     for leftover in root.iterdir():  # of a removal that was killed
         if _LEFTOVER.fullmatch(leftover.name) and not leftover.is_symlink():
             shutil.rmtree(leftover, ignore_errors=True)
     return [_settled(fate) for fate in decided]
 
 
-def _settled(fate: Fate) -> Fate:
+def _settled(fate: RetentionDecision) -> RetentionDecision:
     if fate.kept_for:
         return fate
     aside = fate.folder.with_name(f"{_REMOVED}{fate.folder.name}-{uuid.uuid4().hex[:8]}")
@@ -85,7 +87,7 @@ def _settled(fate: Fate) -> Fate:
             with output_errors(fate.folder):
                 os.replace(fate.folder, aside)
     except OutputError as error:
-        return Fate(folder=fate.folder, kept_for=str(error))
+        return RetentionDecision(folder=fate.folder, kept_for=str(error))
     with output_errors(aside):
         shutil.rmtree(aside)
     return fate

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Literal
 
 from trailforge.flows.nights.replanning import is_begun
-from trailforge.flows.nights.windows import PLAN, Made, Window, WindowPlan, folders, read_plan, read_window, run_folders
+from trailforge.flows.nights.windows import (
+    PLAN,
+    DataSetFigures,
+    Window,
+    WindowPlan,
+    folders,
+    read_plan,
+    read_window,
+    run_folders,
+)
 from trailforge.flows.run_log import read_last_error
 from trailforge.pipelines.engine.files import is_held
 from trailforge.pipelines.runs import read_status
@@ -30,7 +39,7 @@ class WindowStatus:
     """What a person should do now; empty when nothing is to be done."""
     runs: dict[str, str]
     """States of the runs that were begun, by folder; empty when the window is complete."""
-    so_far: tuple[Made, ...] = ()
+    so_far: tuple[DataSetFigures, ...] = ()
     """Figures of the finished shards of its runs; empty when the window is complete."""
     last_error: str = ""
     """Time and message of the last failure in a run that has not finished since; empty when there is none."""
@@ -38,7 +47,7 @@ class WindowStatus:
     """The complete window with its figures; None while it is not complete."""
 
     @property
-    def made(self) -> tuple[Made, ...]:
+    def made(self) -> tuple[DataSetFigures, ...]:
         """Figures of the window's runs, final or so far."""
         return self.window.datasets if self.window else self.so_far
 
@@ -123,8 +132,8 @@ def _mend(folder: Path, plan: WindowPlan) -> str:
     return mend
 
 
-def _made_so_far(name: str, run: RunStatus) -> Made:
-    return Made(
+def _made_so_far(name: str, run: RunStatus) -> DataSetFigures:
+    return DataSetFigures(
         dataset=run.dataset or "",
         folder=name,
         run_id=run.run_id or "",

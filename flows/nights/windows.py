@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from trailforge.curation import COPIES, copy_logs
 from trailforge.flows.given import check_named
-from trailforge.flows.nights.makes import Make
+from trailforge.flows.nights.makes import PlannedDataSet
 from trailforge.pipelines.engine import sha256_of, write_atomically, write_text
 from trailforge.pipelines.runs import stage
 from trailforge.pipelines.sources import read_documents
@@ -56,7 +56,7 @@ class WindowPlan:
     """Number of days before `day` whose documents are taken."""
     documents: tuple[str, ...]
     """Files of documents, or patterns of files."""
-    makes: tuple[Make, ...]
+    makes: tuple[PlannedDataSet, ...]
     """The data sets, in the order in which they are made."""
     kg: str
     """Folder of the knowledge graph; empty: there is none."""
@@ -85,7 +85,7 @@ class WindowPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class TakenDocuments:
     """What a window took from its files: the content of `taken.json`."""
 
     books: StageCount
@@ -97,7 +97,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class DataSetFigures:
     """Figures of one data set of a window."""
 
     dataset: str
@@ -121,7 +121,7 @@ class Window:
     first_day: str
     documents: StageCount
     questions: StageCount
-    datasets: tuple[Made, ...]
+    datasets: tuple[DataSetFigures, ...]
     breaches: tuple[str, ...]
     """Lines on the figures outside of their bands."""
 
@@ -159,14 +159,14 @@ def read_window(folder: Path) -> Window | None:
     return read_record(folder / DONE, Window)
 
 
-def take(folder: Path, plan: WindowPlan) -> Taken:
+def take(folder: Path, plan: WindowPlan) -> TakenDocuments:
     """Copy the documents of the window's days into its folder, unless that is done, and count them in its books.
 
     People's decisions on earlier runs are copied, too. All files are read again when one has changed meanwhile.
     Raises `InvalidInput` for a pattern without files, for a file that cannot be read or keeps changing, and when
     over 5 % of all rows are invalid.
     """
-    done = read_record(folder / TAKEN, Taken)
+    done = read_record(folder / TAKEN, TakenDocuments)
     if done is not None:
         return done
     verdicts = copy_logs(plan.verdicts, folder / VERDICTS)
@@ -182,7 +182,7 @@ def take(folder: Path, plan: WindowPlan) -> Taken:
         raise InvalidInput(problem, file=changed[0])
     choice.check()
     write_lines(folder / DOCUMENTS, choice.documents)
-    taken = Taken(books=choice.books, sources=sources, verdicts=verdicts)
+    taken = TakenDocuments(books=choice.books, sources=sources, verdicts=verdicts)
     write_text(folder / TAKEN, json.dumps(to_dict(taken), indent=1))
     return taken
 

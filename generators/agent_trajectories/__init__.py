@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from trailforge.generators.searched import KG_FILTER, QUESTION_HINTS, SEARCHED
+from trailforge.generators.search_options import KG_FILTER, QUESTION_HINTS, SEARCHED
 from trailforge.pipelines import DataSet, RunOption, Stage, Table
 from trailforge.protocols import REACT, SEARCH_R1
 from trailforge.schemas import AgentTrajectory, ContrastivePair, Question, SftRow
@@ -52,9 +52,9 @@ DATASET = DataSet(
     life=f"{_HERE}.work:LIFE",
     counted=FILTER,
     configure=f"{_HERE}.config:configure",
-    packages="trailforge.generators.searched:packages",
+    packages="trailforge.generators.search_options:packages",
     estimate=f"{_HERE}.estimate:estimate",
-    take_in="trailforge.generators.searched:take_in",
+    take_in="trailforge.generators.search_options:take_in",
     card=f"{_HERE}.card:card_of",
     show=f"{_HERE}.show:SHOW",
     beside={"plots": r"funnel\.png"},

@@ -40,7 +40,7 @@ Rejected = tuple[AgentTrajectory, Verdict]
 """Rejected episodes, each with the first verdict against it."""
 
 
-def select(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> Chosen[AgentTrajectory]:
+def choose_rows(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> Chosen[AgentTrajectory]:
     """Choose among all draws on a question, each given once and with what its filters measured.
 
     Those that are taken come best first, and the others in the order of their draws.

@@ -13,7 +13,7 @@ from trailforge.evaluation.agents import Agent, load_agent, published_grammar
 from trailforge.generators.agent_trajectories.filters import AgentFilterConfig
 from trailforge.generators.answer_reading import PROMPT as READ_FACT
 from trailforge.generators.answer_reading import AnswerCheck
-from trailforge.generators.searched import filter_given, search_given
+from trailforge.generators.search_options import filter_given, search_given
 from trailforge.inference import Prompts
 from trailforge.inference.judge import JudgeOptions
 from trailforge.pipelines.engine import sha256_of
@@ -183,9 +183,9 @@ class AgentRunConfig(RunConfig):
     kg_hash: str = ""
     """SHA-256 of the graph's manifest: the content of a graph decides the rows, and its folder does not."""
 
-    def deciding(self) -> dict[str, Any]:
+    def row_settings(self) -> dict[str, Any]:
         """Settings that decide the rows; graph and corpus count by their content, not by their place."""
-        content = RunConfig.deciding(self) | {"retrieval": self.retrieval.deciding()}
+        content = RunConfig.row_settings(self) | {"retrieval": self.retrieval.row_settings()}
         del content["kg"]
         if not self.generator.browses:
             content["filters"] = {name: value for name, value in content["filters"].items() if name != "long"}

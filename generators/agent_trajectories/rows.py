@@ -89,7 +89,7 @@ def is_spelt_otherwise(first: Sequence[str], second: Sequence[str]) -> bool:
     return is_word and SequenceMatcher(None, one, other).ratio() >= _ALIKE
 
 
-def made_of(row: AgentTrajectory, question: Question, judge: JudgeOptions | None = None) -> dict[str, Any]:
+def derive_fields(row: AgentTrajectory, question: Question, judge: JudgeOptions | None = None) -> dict[str, Any]:
     """Return the fields of a row that follow from its question, its transcript and what a judge said of its answer.
 
     Right is also what a passage that it has read calls the gold answer in its title, and what the judge accepts.

@@ -16,19 +16,19 @@ from trailforge.evaluation.agents import AgentRun, AgentTools
 from trailforge.evaluation.results import EpisodeSetting, make_episode, read_texts
 from trailforge.filters import answer_in_question
 from trailforge.generators.agent_trajectories import DRAW, EPISODE, FILTER, NAME
-from trailforge.generators.agent_trajectories.choice import is_well_searched, preference_pairs, select, unread_rows
+from trailforge.generators.agent_trajectories.choice import choose_rows, is_well_searched, preference_pairs, unread_rows
 from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, READ_FACT, AgentRunConfig
 from trailforge.generators.agent_trajectories.evidence import facts_to_read, read_by
 from trailforge.generators.agent_trajectories.filters import KNOWN, known_from_memory, may_be_right
 from trailforge.generators.agent_trajectories.rows import (
-    made_of,
+    derive_fields,
     searches_match,
     sft_rows,
     with_shares,
     with_verdict,
 )
 from trailforge.generators.answer_reading import PURPOSE, choose_read, read_facts, read_passages
-from trailforge.generators.searched import count_support, unlike_named
+from trailforge.generators.search_options import count_support, unlike_named
 from trailforge.generators.sft_rows import without_answer
 from trailforge.inference import Asker, Meter, ModelClient, Sampling, fill
 from trailforge.inference.judge import Judged, grade
@@ -172,13 +172,13 @@ def derive(rows: Sequence[AgentTrajectory], question: Question, config: AgentRun
         "memory_draws": generator.memory.draws,
         "memory_answers": rows[0].memory_answers if rows else (),
     }
-    return with_shares([replace(row, **made_of(row, question, generator.judge), **of_run) for row in rows])
+    return with_shares([replace(row, **derive_fields(row, question, generator.judge), **of_run) for row in rows])
 
 
 def choose(rows: Sequence[AgentTrajectory], question: Question, config: AgentRunConfig) -> Chosen[AgentTrajectory]:
-    """Choose the episodes of a question that are taken; see `choice.select`."""
+    """Choose the episodes of a question that are taken; see `choice.choose_rows`."""
     del question
-    return select(rows, config.filters)
+    return choose_rows(rows, config.filters)
 
 
 def pairs_of(chosen: Chosen[AgentTrajectory], config: AgentRunConfig) -> list[ContrastivePair]:
@@ -293,7 +293,7 @@ class _Work:
         near = [
             normalize_answer(row.episode.answer)
             for row in rows
-            if generator.judge.near_misses and may_be_right(replace(row, **made_of(row, question)))
+            if generator.judge.near_misses and may_be_right(replace(row, **derive_fields(row, question)))
         ]
         told = {normalize_answer(row.episode.answer): row.episode.answer for row in reversed(rows)}
         asked = list(dict.fromkeys(near))[: generator.max_judged]

@@ -10,15 +10,15 @@ from dataclasses import replace
 import numpy as np
 
 from trailforge.filters.answers import AnswerScorer
+from trailforge.filters.bundle_episodes import gold_in_episode, unfounded_thought
 from trailforge.filters.bundles import judge_unread
-from trailforge.filters.episodes import gold_in_episode, unfounded_thought
-from trailforge.generators import selecting
+from trailforge.generators import select_stage
 from trailforge.generators.document_bundles import search_thoughts
 from trailforge.generators.document_bundles.bundling.duplicates import exact_key
 from trailforge.generators.document_bundles.bundling.measures import cohesion
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.episode_rows import episode_sft_row, made_of
-from trailforge.generators.document_bundles.episodes import against, planner_of
+from trailforge.generators.document_bundles.episode_rows import derive_fields, episode_sft_row
+from trailforge.generators.document_bundles.planned_episodes import against, planner_of
 from trailforge.generators.document_bundles.stages import cleaning, episodes, grouping, questions, selection
 from trailforge.generators.document_bundles.stages.selection import order_rows
 from trailforge.generators.document_bundles.write import complexity_of
@@ -72,7 +72,7 @@ class BundleRowChecks(RowChecks):
             self._check_leftovers(name)
             self.accepted["filter"] += self._check_candidates(name)
             self.count_rejected(name)
-        self.accepted[selecting.NAME] += self._check_order()
+        self.accepted[select_stage.NAME] += self._check_order()
         self._check_episodes()
         self.check_books()
 
@@ -186,7 +186,7 @@ class BundleRowChecks(RowChecks):
                 self.accepted[episodes.DRAW] += 1
                 for problem in self._episode_problems(episode, asked.get(episode.question_id)):
                     self.problem(name, episode.uid, problem)
-            made = map(episode_sft_row, self.standing(episodes.TABLE, name, SearchEpisode))
+            made = map(episode_sft_row, self.stored_rows(episodes.TABLE, name, SearchEpisode))
             differs, missing = "this SFT row is not what its episode gives", "this SFT row of an episode is missing"
             self.check_made(episodes.SFT, name, made, SftRow, differs, missing)
 
@@ -198,7 +198,7 @@ class BundleRowChecks(RowChecks):
         if verdict is not None:
             yield f"filter {verdict.reason} rejects it: {verdict.detail}"
         score, by = self._score_of(episode, row)
-        made = dict(made_of(episode.messages, row, score))
+        made = dict(derive_fields(episode.messages, row, score))
         made["gold_in_queries"] = gold_in_episode(episode, row, most=1.0).score
         different = next((name for name, value in made.items() if getattr(episode, name) != value), None)
         if different:

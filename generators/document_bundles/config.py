@@ -12,7 +12,7 @@ from trailforge.filters.bundle_readings import BundleFilterConfig
 from trailforge.generators.document_bundles.bundling.config import LARGEST, PACKAGES, BundleConfig
 from trailforge.generators.document_bundles.bundling.content import ContentConfig
 from trailforge.generators.document_bundles.bundling.duplicates import DuplicateConfig
-from trailforge.generators.document_bundles.episodes import PlannedEpisodeConfig
+from trailforge.generators.document_bundles.planned_episodes import PlannedEpisodeConfig
 from trailforge.generators.document_bundles.write import BundleWriterConfig
 from trailforge.pipelines.engine import sha256_of
 from trailforge.pipelines.runs import RunConfig, RunInputs
@@ -106,9 +106,9 @@ class BundleRunConfig(RunConfig):
     questions: bool = True
     """Whether questions are asked about the bundles. False: the run stops at the bundles and needs no model."""
 
-    def deciding(self) -> dict[str, Any]:
+    def row_settings(self) -> dict[str, Any]:
         """Settings that decide the rows; the benchmarks count by their content, not by their place."""
-        content = RunConfig.deciding(self)
+        content = RunConfig.row_settings(self)
         content["tools"] = without_usual(content["tools"], NOT_OF_PLANS)
         del content["selection"]["benchmarks"]
         return content

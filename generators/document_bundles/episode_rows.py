@@ -24,7 +24,7 @@ from trailforge.schemas import (
 )
 
 
-def made_of(messages: Sequence[Message], row: BundleQuestion, score: float) -> Mapping[str, Any]:
+def derive_fields(messages: Sequence[Message], row: BundleQuestion, score: float) -> Mapping[str, Any]:
     """Return the fields of an episode that follow from its question, its conversation and the score of its answer.
 
     Options are compared as the reward compares them, whatever the score: naming all of them pays nothing.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trailforge.generators import selecting
+from trailforge.generators import select_stage
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.stages import cleaning, grouping, selection
 from trailforge.pipelines import StageRun
@@ -40,7 +40,7 @@ def grouping_shards(embedded: tuple[Shard, ...], receipts: list[Receipt]) -> tup
 
 def selection_shards(bundles: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
     """Return the one shard of selection, which stands for the questions of all bundles."""
-    return (selecting.only_shard(bundles, digest_of(receipts)),)
+    return (select_stage.only_shard(bundles, digest_of(receipts)),)
 
 
 def shards_made(before: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:

@@ -1,7 +1,7 @@
 """Turn a bundle of documents into multi-hop questions with gold search plans, and answer them again (R-Search, 4.1).
 
-The writer makes drafts; what they are worth is measured by `filters.bundle_readings` with the reader. `seal` puts what
-was measured into the row.
+The writer makes drafts; what they are worth is measured by `filters.bundle_readings` with the reader. `with_scores`
+puts what was measured into the row.
 """
 
 from __future__ import annotations
@@ -361,7 +361,7 @@ def complexity_of(row: BundleQuestion, documents: Sequence[SourceDocument], clos
     return round(sum(parts) / len(parts), 4)
 
 
-def seal(
+def with_scores(
     row: BundleQuestion, verdicts: Sequence[Verdict], keys: Sequence[str], documents: Sequence[SourceDocument]
 ) -> BundleQuestion:
     """Return the row with what its filters measured, the keys of the calls behind that, and its complexity."""

@@ -4,7 +4,7 @@ differ."""
 from typing import TYPE_CHECKING
 
 from trailforge.doors import lazy_names
-from trailforge.generators.searched import GRAPH
+from trailforge.generators.search_options import GRAPH
 from trailforge.pipelines import DataSet, RunOption, Stage, Table
 from trailforge.protocols import KG_SEARCH
 from trailforge.schemas import FactChain, KgQuestion
@@ -84,7 +84,7 @@ DATASET = DataSet(
     takes_folder=True,
     makes_questions=True,
     beside={"plots": r"funnel\.png"},
-    lists={"questions.jsonl": f"{_HERE}.select:line_of"},
+    lists={"questions.jsonl": f"{_HERE}.selection:line_of"},
     about="Make multi-hop questions from a knowledge graph's facts, each with one answer in the graph.",
     earlier_reasons=EARLIER_REASONS,
     hints={

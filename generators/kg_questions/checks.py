@@ -7,11 +7,10 @@ import json
 from collections.abc import Iterator, Mapping
 
 from trailforge.filters.kg import judge_unasked, names_of
-from trailforge.generators import selecting
-from trailforge.generators.kg_questions import FILTER, WRITE
-from trailforge.generators.kg_questions import select as selection
+from trailforge.generators import select_stage
+from trailforge.generators.kg_questions import FILTER, WRITE, selection
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
-from trailforge.generators.kg_questions.generate import made_of, seal
+from trailforge.generators.kg_questions.generate import derive_fields, with_scores
 from trailforge.pipelines import INPUTS
 from trailforge.pipelines.runs import RowChecks
 from trailforge.schemas import FactChain, InvalidInput, KgQuestion, RejectedRow, from_payload
@@ -27,12 +26,12 @@ class KgQuestionRowChecks(RowChecks):
 
     def check(self) -> None:
         """Check the run and write what is found into the report."""
-        self.accepted.update({"read": 0, FILTER: 0, selecting.NAME: 0})
+        self.accepted.update({"read": 0, FILTER: 0, select_stage.NAME: 0})
         candidates: list[KgQuestion] = []
         for name in self.names():
             paths = {path.id: path for path in self.rows(INPUTS, name, FactChain)}
             self.accepted["read"] += len(paths)
-            for row in self.rows(selecting.CANDIDATES, name, KgQuestion):
+            for row in self.rows(select_stage.CANDIDATES, name, KgQuestion):
                 self.accepted[FILTER] += 1
                 candidates.append(row)
                 for problem in (*self._problems(row, paths), *_against(row, None)):
@@ -52,13 +51,13 @@ class KgQuestionRowChecks(RowChecks):
         if len(row.decomposition) != len(row.chain.found):
             yield f"{len(row.decomposition)} sub-questions for {len(row.chain.found)} findings"
             return
-        made = made_of(row) | {"as_of": self.config.as_of, "writer": self.config.writer.kind}
+        made = derive_fields(row) | {"as_of": self.config.as_of, "writer": self.config.writer.kind}
         different = next((name for name, value in made.items() if getattr(row, name) != value), None)
         if different:
             yield f"{different} is not what follows from its facts and the run's configuration"
             return
         verdicts = judge_unasked(row)
-        measured = seal(row, verdicts, ()).filters
+        measured = with_scores(row, verdicts, ()).filters
         for score, stored in zip(measured, row.filters, strict=False):
             if score != stored:
                 what = "keeps it" if score.passed else f"rejects it: {score.reason}"
@@ -83,20 +82,20 @@ class KgQuestionRowChecks(RowChecks):
     def _check_selection(self, candidates: list[KgQuestion]) -> None:
         """The selected questions are the candidates that ask what none before them asks."""
         found = [row for name in self.names() for row in self.rows(selection.TABLE, name, KgQuestion)]
-        self.accepted[selecting.NAME] = len(found)
-        expected, twins = selection.sift(candidates)
+        self.accepted[select_stage.NAME] = len(found)
+        expected, twins = selection.select_distinct(candidates)
         by_uid = {row.uid: row for row in expected}
         for row in found:
             if by_uid.get(row.uid) != row:
                 self.problem(selection.TABLE, row.uid, "it is not what the filters left in `candidates/`")
         if len(found) == len(expected) and [row.uid for row in found] != [row.uid for row in expected]:
             self.problem(selection.TABLE, "order", "the rows are not in the order of their paths")
-        rejected = self.rows("rejected", f"{selecting.REJECTED}.parquet", RejectedRow)
+        rejected = self.rows("rejected", f"{select_stage.REJECTED}.parquet", RejectedRow)
         if [(row.uid, row.detail) for row in rejected] != [(row.uid, verdict.detail) for row, verdict in twins]:
-            self.problem(selecting.REJECTED, "duplicates", "they are not those among the candidates")
+            self.problem(select_stage.REJECTED, "duplicates", "they are not those among the candidates")
         path = self.folder / selection.JSONL
         lines = path.read_text(encoding="utf-8") if path.exists() else ""
-        standing = (row for name in self.names() for row in self.standing(selection.TABLE, name, KgQuestion))
+        standing = (row for name in self.names() for row in self.stored_rows(selection.TABLE, name, KgQuestion))
         if lines != "".join(map(selection.line_of, standing)):
             self.problem(selection.JSONL, "rows", "they are not those of `kg_questions/`")
 

@@ -187,10 +187,10 @@ def row_of(wording: Wording, chain: FactChain, context: KgQuestionContext) -> Kg
         preset=context.preset,
         provenance=context.provenance(f"{context.graph}:{chain.id}", context.config.prompt_version),
     )
-    return replace(row, **made_of(row))
+    return replace(row, **derive_fields(row))
 
 
-def made_of(row: KgQuestion) -> dict[str, Any]:
+def derive_fields(row: KgQuestion) -> dict[str, Any]:
     """Return the fields of a row that follow from its question and its chain."""
     chain = row.chain
     triples = [fact.triple for fact in chain.facts]
@@ -212,7 +212,7 @@ def made_of(row: KgQuestion) -> dict[str, Any]:
     }
 
 
-def seal(row: KgQuestion, verdicts: Sequence[Verdict], keys: Sequence[str]) -> KgQuestion:
+def with_scores(row: KgQuestion, verdicts: Sequence[Verdict], keys: Sequence[str]) -> KgQuestion:
     """Return the row with what its filters measured and the keys of the calls behind it."""
     return replace(row, filters=scores_of(verdicts), provenance=replace(row.provenance, call_keys=tuple(keys)))
 

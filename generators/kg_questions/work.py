@@ -13,11 +13,10 @@ from pathlib import Path
 
 from trailforge.filters import first_rejection
 from trailforge.filters.kg import judge_question
-from trailforge.generators import selecting
-from trailforge.generators.kg_questions import FILTER, NAME, WRITE
-from trailforge.generators.kg_questions import select as selection
+from trailforge.generators import select_stage
+from trailforge.generators.kg_questions import FILTER, NAME, WRITE, selection
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
-from trailforge.generators.kg_questions.generate import KgQuestionContext, KgQuestionWork, seal
+from trailforge.generators.kg_questions.generate import KgQuestionContext, KgQuestionWork, with_scores
 from trailforge.generators.kg_questions.paths.config import MOST_HOPS, KgPathConfig
 from trailforge.generators.kg_questions.paths.sampling import PathSampler
 from trailforge.generators.kg_questions.paths.shortage import check_any, describe_shortage
@@ -118,7 +117,7 @@ def open_context(work: ModelWork, client: ModelClient) -> KgQuestionContext:
 
 def selection_shards(written: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
     """Return the one shard of the selection, which stands for all that was written."""
-    return (selecting.only_shard(written, digest_of(receipts)),)
+    return (select_stage.only_shard(written, digest_of(receipts)),)
 
 
 def run_selection(run: StageRun) -> None:
@@ -132,12 +131,12 @@ async def question_of(chain: FactChain, context: KgQuestionContext, config: KgQu
     draft = await work.write()
     verdicts = await judge_question(draft, work, config.filters)
     # In order of key, since of calls made at once another may be answered first when the run goes on.
-    row = seal(draft, verdicts, sorted(work.meter.keys))
+    row = with_scores(draft, verdicts, sorted(work.meter.keys))
     against = first_rejection(verdicts)
     rejected = [] if against is None else [rejected_row(FILTER, row.uid, against, to_dict(row))]
     reasons = [each.reason for each in rejected]
     return ItemResult(
-        rows={selecting.CANDIDATES: [] if rejected else [row], "rejected": rejected},
+        rows={select_stage.CANDIDATES: [] if rejected else [row], "rejected": rejected},
         stages=(
             stage(WRITE, inputs=1, accepted=1),
             stage(FILTER, inputs=1, accepted=1 - len(rejected), rejected=reasons),
@@ -149,8 +148,8 @@ async def question_of(chain: FactChain, context: KgQuestionContext, config: KgQu
 write_stage = ModelStage(
     name=WRITE,
     item=FactChain,
-    tables={selecting.CANDIDATES: KgQuestion, "rejected": RejectedRow},
-    counted=(selecting.CANDIDATES, "shape"),
+    tables={select_stage.CANDIDATES: KgQuestion, "rejected": RejectedRow},
+    counted=(select_stage.CANDIDATES, "shape"),
     open_context=open_context,
     run_item=question_of,
 )

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from trailforge.doors import lazy_names
-from trailforge.generators.searched import GRAPH, KG_FILTER, QUESTION_HINTS, SEARCHED
+from trailforge.generators.search_options import GRAPH, KG_FILTER, QUESTION_HINTS, SEARCHED
 from trailforge.pipelines import DataSet, Stage, Table
 from trailforge.protocols import KG_SEARCH
 from trailforge.schemas import ContrastivePair, KgTrajectory, Question, SftRow
@@ -65,9 +65,9 @@ DATASET = DataSet(
     life=f"{_HERE}.work:LIFE",
     counted=FILTER,
     configure=f"{_HERE}.config:configure",
-    packages="trailforge.generators.searched:packages",
+    packages="trailforge.generators.search_options:packages",
     estimate=f"{_HERE}.estimate:estimate",
-    take_in="trailforge.generators.searched:take_in",
+    take_in="trailforge.generators.search_options:take_in",
     card=f"{_HERE}.card:card_of",
     show=f"{_HERE}.show:SHOW",
     beside={"plots": r"(funnel|rewards)\.png"},

@@ -14,8 +14,8 @@ import numpy as np
 
 from trailforge.generators.answer_reading import limit_of
 from trailforge.generators.kg_trajectories import DATASET, NAME
+from trailforge.generators.kg_trajectories.choice import NO_CONTRAST, rests_on_form
 from trailforge.generators.kg_trajectories.config import KgRunConfig
-from trailforge.generators.kg_trajectories.selection import NO_CONTRAST, rests_on_form
 from trailforge.pipelines.cards import (
     BAD,
     GOOD,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 from trailforge.generators.answer_reading import PROMPT, AnswerCheck
-from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig
-from trailforge.generators.searched import filter_given, search_given
+from trailforge.generators.kg_trajectories.choice import EpisodeSelectionConfig
+from trailforge.generators.search_options import filter_given, search_given
 from trailforge.inference import Prompts
 from trailforge.inference.judge import JudgeOptions
 from trailforge.pipelines.engine import RunContext
@@ -169,9 +169,9 @@ class KgRunConfig(GraphRunConfig):
     selection: EpisodeSelectionConfig = field(default_factory=EpisodeSelectionConfig)
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
 
-    def deciding(self) -> dict[str, Any]:
+    def row_settings(self) -> dict[str, Any]:
         """Settings that decide the rows; graph and corpus count by their content, not by their place."""
-        return GraphRunConfig.deciding(self) | {"retrieval": self.retrieval.deciding()}
+        return GraphRunConfig.row_settings(self) | {"retrieval": self.retrieval.row_settings()}
 
     @property
     def needs_decompositions(self) -> bool:

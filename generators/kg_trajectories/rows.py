@@ -8,8 +8,8 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from trailforge.filters.kg import is_titled
+from trailforge.generators.kg_trajectories.choice import truth_of
 from trailforge.generators.kg_trajectories.config import KgContext, KgGeneratorConfig
-from trailforge.generators.kg_trajectories.selection import truth_of
 from trailforge.generators.sft_rows import whole_conversation
 from trailforge.protocols import KG_SEARCH, EpisodeRun, Observation, Search, ToScore, find_right_by
 from trailforge.protocols.environment import labels
@@ -78,10 +78,10 @@ def row_of(
             retriever=context.retrieval.name,
         ),
     )
-    return replace(row, **made_of(row, question, context.config))
+    return replace(row, **derive_fields(row, question, context.config))
 
 
-def made_of(row: KgTrajectory, question: Question, config: KgGeneratorConfig) -> dict[str, Any]:
+def derive_fields(row: KgTrajectory, question: Question, config: KgGeneratorConfig) -> dict[str, Any]:
     """Return the fields of a row that follow from its question, its conversation, its steps and what was measured."""
     is_guided, aliases = config.is_led, question.answer_aliases
     of_graph = row.answer_aliases[len(aliases) :]

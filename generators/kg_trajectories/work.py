@@ -17,6 +17,7 @@ from trailforge.filters import answer_in_question
 from trailforge.filters.kg import facts_to_read
 from trailforge.generators.answer_reading import choose_read
 from trailforge.generators.kg_trajectories import EPISODE, FILTER, NAME, SEARCH
+from trailforge.generators.kg_trajectories.choice import choose_rows, contrastive_pairs, is_well_searched, unread_rows
 from trailforge.generators.kg_trajectories.config import (
     LEADERS,
     KgContext,
@@ -25,15 +26,14 @@ from trailforge.generators.kg_trajectories.config import (
 )
 from trailforge.generators.kg_trajectories.reading import Offer, Reading, SearchTool, find_conflicts, read_answer
 from trailforge.generators.kg_trajectories.rows import (
+    derive_fields,
     holds_format,
     kg_sft_row,
-    made_of,
     row_of,
     steps_match,
     steps_of,
 )
-from trailforge.generators.kg_trajectories.selection import contrastive_pairs, is_well_searched, select, unread_rows
-from trailforge.generators.searched import count_support, unlike_named
+from trailforge.generators.search_options import count_support, unlike_named
 from trailforge.generators.sft_rows import without_answer
 from trailforge.inference import Asker, Meter, ModelClient
 from trailforge.inference.judge import Judged, grade
@@ -131,7 +131,7 @@ async def read_and_hold(
     of_reading = Meter()
     if context.config.answer_check != "off":
         chosen, of_reading = await choose_read(
-            rows, chosen, lambda drawn: select(drawn, config.selection), unread_rows, read
+            rows, chosen, lambda drawn: choose_rows(drawn, config.selection), unread_rows, read
         )
     held, of_check = await hold_against_documents(chosen.kept, question, context)
     return Chosen(held, chosen.rejected), of_reading + of_check
@@ -163,7 +163,7 @@ def _called(row: KgTrajectory, meter: Meter, question: Question, context: KgCont
     # They are made at once, so that their order is that of their keys, not of their ends.
     keys = tuple(dict.fromkeys((*row.provenance.call_keys, *sorted(meter.keys))))
     row = replace(row, provenance=replace(row.provenance, call_keys=keys))
-    return replace(row, **made_of(row, question, context.config))
+    return replace(row, **derive_fields(row, question, context.config))
 
 
 def _reading(question: Question, context: KgContext, meter: Meter) -> Reading:
@@ -197,7 +197,7 @@ class _Work:
         score = await self._judged(row, asker)
         provenance = replace(row.provenance, call_keys=meter.keys)
         row = replace(row, judge_score=score, provenance=provenance)
-        return replace(row, **made_of(row, self.question, self.context.config)) if score is not None else row
+        return replace(row, **derive_fields(row, self.question, self.context.config)) if score is not None else row
 
     async def _judged(self, row: KgTrajectory, asker: Asker) -> float | None:
         """The judge's score of a near miss in the right form; None for other answers, and for no verdict."""
@@ -239,17 +239,17 @@ class _Work:
 
 def derive(rows: Sequence[KgTrajectory], question: Question, config: KgRunConfig) -> list[KgTrajectory]:
     """Return the rows with the fields that follow from question, conversation and steps."""
-    return [replace(row, **made_of(row, question, config.generator)) for row in rows]
+    return [replace(row, **derive_fields(row, question, config.generator)) for row in rows]
 
 
 def choose(rows: Sequence[KgTrajectory], question: Question, config: KgRunConfig) -> Chosen[KgTrajectory]:
-    """Choose the episodes of a question; see `selection.select`."""
+    """Choose the episodes of a question; see `choice.choose_rows`."""
     del question
-    return select(rows, config.selection)
+    return choose_rows(rows, config.selection)
 
 
 def pairs_of(chosen: Chosen[KgTrajectory], config: KgRunConfig) -> list[ContrastivePair]:
-    """Return pairs of a good and a bad episode; see `selection.contrastive_pairs`."""
+    """Return pairs of a good and a bad episode; see `choice.contrastive_pairs`."""
     return contrastive_pairs(chosen.kept, chosen.rejected, config.generator.max_pairs)
 
 

@@ -1,6 +1,6 @@
 """Turn questions into search trees, trajectories and SFT rows (MSearcher)."""
 
-from trailforge.generators.searched import QUESTION_HINTS, SEARCHED
+from trailforge.generators.search_options import QUESTION_HINTS, SEARCHED
 from trailforge.pipelines import DataSet, Stage, Table
 from trailforge.protocols import REACT
 from trailforge.schemas import Question, SearchTree, SftRow, Trajectory
@@ -48,9 +48,9 @@ DATASET = DataSet(
     life=f"{_HERE}.work:LIFE",
     counted="filter",
     configure=f"{_HERE}.config:configure",
-    packages="trailforge.generators.searched:packages",
+    packages="trailforge.generators.search_options:packages",
     estimate=f"{_HERE}.estimate:estimate",
-    take_in="trailforge.generators.searched:take_in",
+    take_in="trailforge.generators.search_options:take_in",
     card=f"{_HERE}.card:card_of",
     show=f"{_HERE}.show:SHOW",
     beside={"plots": r"funnel\.png"},

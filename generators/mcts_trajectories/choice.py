@@ -19,7 +19,7 @@ from trailforge.schemas import Question, Trajectory, Verdict
 CAP = "cap"
 
 
-def sift(
+def choose_rows(
     question: Question,
     candidates: Sequence[Trajectory],
     filters: FilterConfig,
@@ -60,20 +60,20 @@ async def reword(
     return await choose_told(
         chosen,
         lambda row, meter: _reword_one(question, row, context, filters, meter),
-        lambda rows, kept: sift(question, rows, filters, context.config.reflection, kept),
+        lambda rows, kept: choose_rows(question, rows, filters, context.config.reflection, kept),
     )
 
 
 async def choose_told(
     chosen: Chosen[Trajectory],
     tell: Callable[[Trajectory, Meter], Awaitable[tuple[Trajectory, list[Doubt]]]],
-    sift_beside: Callable[[Sequence[Trajectory], Sequence[Trajectory]], Chosen[Trajectory]],
+    choose_beside: Callable[[Sequence[Trajectory], Sequence[Trajectory]], Chosen[Trajectory]],
 ) -> tuple[Chosen[Trajectory], Meter]:
     """Tell each kept row and reject those that the model doubts; return the choice, and what the calls took.
 
     The first row is told before the others: those that rest on a step that is doubted there are not told at all. A row
     that is rejected here makes room: what was turned away as its duplicate, or for the cap of its kind, is offered
-    again and told in turn. `sift_beside`: `sift` of rows beside those that are kept.
+    again and told in turn. `choose_beside`: `choose_rows` of rows beside those that are kept.
     """
     kept: list[Trajectory] = []
     doubted: list[tuple[Trajectory, Verdict]] = []
@@ -97,7 +97,7 @@ async def choose_told(
                     doubted.append((told, verdict))
         if len(doubted) == before:
             break
-        waiting, turned_away = sift_beside([row for row, _ in turned_away], kept)
+        waiting, turned_away = choose_beside([row for row, _ in turned_away], kept)
     return Chosen(kept, [*turned_away, *doubted]), sum(meters, start=Meter())
 
 

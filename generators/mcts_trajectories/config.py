@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from trailforge.filters import FilterConfig
 from trailforge.generators.mcts_trajectories.generate import GeneratorConfig
-from trailforge.generators.searched import search_given
+from trailforge.generators.search_options import search_given
 from trailforge.pipelines.runs import OutputConfig, RunConfig, RunInputs
 from trailforge.retrieval import RetrievalConfig, with_hash
 from trailforge.schemas import NOTICE, InvalidInput, SearchTree, SftRow, Trajectory
@@ -26,9 +26,9 @@ class MctsRunConfig(RunConfig):
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
 
-    def deciding(self) -> dict[str, Any]:
+    def row_settings(self) -> dict[str, Any]:
         """Settings that decide the rows; a corpus counts by its content, not by its place."""
-        return RunConfig.deciding(self) | {"retrieval": self.retrieval.deciding()}
+        return RunConfig.row_settings(self) | {"retrieval": self.retrieval.row_settings()}
 
     @property
     def prompt_version(self) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from trailforge.generators.mcts_trajectories.asking import PURPOSE as WORD
 from trailforge.generators.mcts_trajectories.asking import prepare_question
-from trailforge.generators.mcts_trajectories.choice import reword, sift
+from trailforge.generators.mcts_trajectories.choice import choose_rows, reword
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import Context, generate
 from trailforge.generators.mcts_trajectories.rehearsal.counted import (
@@ -189,7 +189,7 @@ async def search_one(question: Question, context: Context, config: MctsRunConfig
     """Search a question as a run does, and count it in `total`. Returns the calls of the search itself, without those
     that tell its rows. The context's model is a `ChainModel` that was asked nothing yet."""
     caps, filters = config.generator.reflection, config.filters
-    made = await generate(question, context, choose=lambda rows: sift(question, rows, filters, caps))
+    made = await generate(question, context, choose=lambda rows: choose_rows(question, rows, filters, caps))
     told, _ = await reword(question, made.chosen, context, filters)
     client = context.client
     assert isinstance(client, ChainModel), "it counts its calls"

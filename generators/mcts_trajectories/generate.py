@@ -256,11 +256,11 @@ def _row(
             retriever=context.retrieval.name,
         ),
         error_source=("provoked" if is_provoked(reflection) else "sampled") if reflection else None,
-        **made_of(steps, right.answer, right.judge_score, question, config.judge),
+        **derive_fields(steps, right.answer, right.judge_score, question, config.judge),
     )
 
 
-def made_of(
+def derive_fields(
     steps: Sequence[Step], answer: str, judge_score: float | None, question: Question, judge: JudgeOptions
 ) -> dict[str, Any]:
     """Return the fields of a trajectory that follow from its others."""

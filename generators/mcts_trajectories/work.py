@@ -12,11 +12,11 @@ from pathlib import Path
 from trailforge.generators.mcts_trajectories import NAME
 from trailforge.generators.mcts_trajectories.asking import prepare_question
 from trailforge.generators.mcts_trajectories.checks import check_beside, problems_of
-from trailforge.generators.mcts_trajectories.choice import reword, sift
+from trailforge.generators.mcts_trajectories.choice import choose_rows, reword
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.generate import Context, expected_hops, generate, made_of
+from trailforge.generators.mcts_trajectories.generate import Context, derive_fields, expected_hops, generate
 from trailforge.generators.mcts_trajectories.telling.story import sft_row
-from trailforge.generators.searched import count_support
+from trailforge.generators.search_options import count_support
 from trailforge.inference import Meter, ModelClient
 from trailforge.pipelines import Chosen, Draws, Life
 from trailforge.pipelines.engine import ModelWork
@@ -85,12 +85,14 @@ async def draw(question: Question, context: Context, config: MctsRunConfig) -> D
 def derive(rows: Sequence[Trajectory], question: Question, config: MctsRunConfig) -> list[Trajectory]:
     """Return the rows with what follows from their answer and their steps, which `generate` has set already."""
     judge = config.generator.judge
-    return [replace(row, **made_of(row.steps, row.final_answer, row.judge_score, question, judge)) for row in rows]
+    return [
+        replace(row, **derive_fields(row.steps, row.final_answer, row.judge_score, question, judge)) for row in rows
+    ]
 
 
 def choose(rows: Sequence[Trajectory], question: Question, config: MctsRunConfig) -> Chosen[Trajectory]:
     """Choose rows by filters, and then by caps."""
-    return sift(question, rows, config.filters, config.generator.reflection)
+    return choose_rows(question, rows, config.filters, config.generator.reflection)
 
 
 async def word(

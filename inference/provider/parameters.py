@@ -84,7 +84,7 @@ class Parameters:
             raise InvalidInput(f"two parameters would be called {twice!r}", field="rename")
 
     @property
-    def deciding(self) -> dict[str, Any]:
+    def reply_settings(self) -> dict[str, Any]:
         """Return the settings that affect replies or how they are read; empty for a server of the usual form."""
         found: dict[str, Any] = {
             "omit": list(self.left_out),

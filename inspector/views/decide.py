@@ -11,7 +11,7 @@ from typing import Any
 
 import streamlit as st
 
-from trailforge.curation import LOG, Merged, Stance, TableGuide, merge, of_run, read_decisions, standing
+from trailforge.curation import LOG, Merged, Stance, TableGuide, collect_stances, merge, of_run, read_decisions
 from trailforge.inspector import deciding as queues
 from trailforge.inspector.deciding import Curation, decide, make_fix
 from trailforge.inspector.showing import describe, product_of, show_of
@@ -377,7 +377,7 @@ def _read_log(run: OpenRun) -> _Log:
 @st.cache_resource(max_entries=4, show_spinner=False)
 def _read_decisions(path: Path, when: int, size: int, run_id: str) -> _Log:
     decisions = of_run(read_decisions(path), run_id)
-    return _Log(decisions=tuple(decisions), stances=tuple(standing(decisions)), merged=merge(decisions))
+    return _Log(decisions=tuple(decisions), stances=tuple(collect_stances(decisions)), merged=merge(decisions))
 
 
 def _go(desk: Desk, place: int) -> None:

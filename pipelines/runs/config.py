@@ -185,7 +185,7 @@ class RunConfig(ABC):
         """The settings of a `ModelClient` for this run: model, caps and prices."""
         return replace(self.model.client(self.caps), redo=self.redo)
 
-    def deciding(self) -> dict[str, Any]:
+    def row_settings(self) -> dict[str, Any]:
         """The settings that decide the rows: all but where model and ledger are, how much runs and may be spent, and
         the card."""
         content = to_dict(self)
@@ -196,8 +196,8 @@ class RunConfig(ABC):
         if self.model.reasoning == "separate":
             del content["model"]["reasoning"]
         del content["model"]["parameters"]
-        if deciding := self.model.parameters.deciding:
-            content["model"]["parameters"] = deciding
+        if settings := self.model.parameters.reply_settings:
+            content["model"]["parameters"] = settings
         for name in ("questions_in_flight", "worker_start_s", "worker_silence_s"):
             del content["schedule"][name]
         del content["ledger"]
@@ -262,8 +262,8 @@ class RunConfig(ABC):
 
     @property
     def hash(self) -> str:
-        """A hash of 12 hex digits over `deciding`."""
-        text = json.dumps(self.deciding(), sort_keys=True)
+        """A hash of 12 hex digits over `row_settings`."""
+        text = json.dumps(self.row_settings(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -278,9 +278,9 @@ class GraphRunConfig(RunConfig):
     """SHA-256 of the store's manifest, which has the hashes of all its files: where the store lies does not decide
     the rows."""
 
-    def deciding(self) -> dict[str, Any]:
+    def row_settings(self) -> dict[str, Any]:
         """The settings that decide the rows; for the graph, its content and not its place."""
-        content = RunConfig.deciding(self)
+        content = RunConfig.row_settings(self)
         del content["kg"]
         return content
 

@@ -224,9 +224,9 @@ class RowChecks(ABC):
         return (with_reasons_of_now(row, self._now) for row in self._made(table, name, record))
 
     def _made(self, table: str, name: str, record: type) -> Iterator[Any]:
-        return self._undo.original(table, name, record, self.standing(table, name, record))
+        return self._undo.original(table, name, record, self.stored_rows(table, name, record))
 
-    def standing(self, table: str, name: str, record: type) -> Iterator[Any]:
+    def stored_rows(self, table: str, name: str, record: type) -> Iterator[Any]:
         """The rows of a file as they stand in it: without those that people rejected, and with those that they fixed.
 
         They end at the first row that cannot be read, which is reported.
@@ -327,7 +327,7 @@ class RowChecks(ABC):
             self.accepted[CURATE] = 0
             for table, product in products_of(dataset).items():
                 for name in self.names():
-                    standing = self.standing(table, name, product.record)
+                    standing = self.stored_rows(table, name, product.record)
                     for row, change in curator.curate(table, name, self._made(table, name, product.record)):
                         expected += [change] if change is not None else []
                         if row is not None:

@@ -187,7 +187,7 @@ def test_a_run_leaves_out_what_cannot_be_answered_and_its_configuration_says_by_
     assert [row.reason for row in again] == [row.reason for row in rows]
     moved, _ = check_inputs(request(tmp_path / "other" / "place"), dataset)
     assert config.hash != plain.hash and config.hash == moved.hash
-    assert "audited" not in plain.deciding()
+    assert "audited" not in plain.row_settings()
 
 
 def test_an_evaluation_asks_what_is_left_and_is_another_one(questions: Path, tmp_path: Path) -> None:

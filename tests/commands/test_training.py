@@ -24,7 +24,7 @@ from trailforge.retrieval.kg import build_kg, open_source
 from trailforge.schemas import InvalidInput, Question, RetrievalError, SourceDocument
 from trailforge.training.adapters.search_episodes import environment_of, read_settings
 from trailforge.training.config import load_train_preset
-from trailforge.training.searched import open_environment
+from trailforge.training.search_sources import open_training_environment
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 app = typer.Typer()
@@ -97,21 +97,23 @@ def test_what_was_searched_is_known_by_its_content(tmp_path: Path) -> None:
     corpus, copy, other = (tmp_path / name for name in ("corpus.jsonl", "copy.jsonl", "other.jsonl"))
     for path, text in ((corpus, "a"), (copy, "a"), (other, "b")):
         path.write_text(json.dumps({"text": text}) + "\n")
-    first, again, changed = (open_environment("react", [path], search=BM25).searched for path in (corpus, copy, other))
+    first, again, changed = (
+        open_training_environment("react", [path], search=BM25).searched for path in (corpus, copy, other)
+    )
     assert first == again != changed
     run_of_questions = write_run(
         tmp_path / "bundles", "document_bundles", {"documents": (SourceDocument, sample_documents())}
     )
-    found = open_environment("react", [run_of_questions], search=BM25).searched
+    found = open_training_environment("react", [run_of_questions], search=BM25).searched
     manifest = hashlib.sha256((run_of_questions / "manifest.json").read_bytes()).hexdigest()
     assert found == {"documents": [manifest], "retrieval": "bm25", "encoder": None, "kg": None}
     build_kg(open_source(SAMPLE / "kg"), tmp_path / "store")
-    graph = open_environment("kg_search", [corpus], search=BM25, kg=tmp_path / "store").searched["kg"]
+    graph = open_training_environment("kg_search", [corpus], search=BM25, kg=tmp_path / "store").searched["kg"]
     assert graph == hashlib.sha256((tmp_path / "store" / "manifest.json").read_bytes()).hexdigest()
     column = tmp_path / "store" / "names.utf8.npy"
     column.write_bytes(column.read_bytes()[:-1] + b"?")
     with pytest.raises(RetrievalError, match=r"names\.utf8\.npy is damaged: build the store again"):
-        open_environment("kg_search", [corpus], search=BM25, kg=tmp_path / "store")
+        open_training_environment("kg_search", [corpus], search=BM25, kg=tmp_path / "store")
 
 
 @pytest.mark.real_model
@@ -122,7 +124,7 @@ def test_an_index_made_with_prefixes_is_searched_with_them(tmp_path: Path, encod
     save_index(corpus, tmp_path / "index", passage_prefix="passage: ", query_prefix="query: ")
     said = EnvironmentConfig(kind="dense", query_prefix="query: ", passage_prefix="passage: ")
     for search in (said, EnvironmentConfig(kind="dense"), EnvironmentConfig()):
-        environment = open_environment("react", [tmp_path / "index"], search=search)
+        environment = open_training_environment("react", [tmp_path / "index"], search=search)
         assert environment.documents
         (first,) = asyncio.run(environment.documents.retrieve("city", 1))
         cosine = encoder.encode_documents(["passage: Vienna is a city."])[0] @ encoder.encode_query("query: city")
@@ -130,8 +132,10 @@ def test_an_index_made_with_prefixes_is_searched_with_them(tmp_path: Path, encod
     settings = read_settings({"documents": [str(tmp_path / "index")], **asdict(said)})
     assert environment_of("react", settings).documents
     with pytest.raises(RetrievalError, match='--passage-prefix "p: "'):
-        open_environment("react", [tmp_path / "index"], search=EnvironmentConfig(kind="dense", passage_prefix="p: "))
-    assert open_environment("react", [tmp_path / "index"], search=said).searched["query_prefix"] == "query: "
+        open_training_environment(
+            "react", [tmp_path / "index"], search=EnvironmentConfig(kind="dense", passage_prefix="p: ")
+        )
+    assert open_training_environment("react", [tmp_path / "index"], search=said).searched["query_prefix"] == "query: "
 
 
 def test_what_is_said_goes_over_the_presets_retrieval() -> None:
@@ -173,29 +177,29 @@ def test_what_is_searched(tmp_path: Path) -> None:
     questions = [Question(id="q", question=FACTS[0][0], answer="x", paragraphs=paragraphs)]
     run_of_questions = write_run(tmp_path / "mcts", "mcts_trajectories", {"inputs": (Question, questions)})
     bundles = write_run(tmp_path / "bundles", "document_bundles", {"documents": (SourceDocument, sample_documents())})
-    assert open_environment("react", [SAMPLE / "documents.jsonl"], search=BM25).documents
-    assert open_environment("react", [run_of_questions, bundles], search=BM25).documents
-    assert open_environment("r_search", [bundles], search=BM25).plan_tools
+    assert open_training_environment("react", [SAMPLE / "documents.jsonl"], search=BM25).documents
+    assert open_training_environment("react", [run_of_questions, bundles], search=BM25).documents
+    assert open_training_environment("r_search", [bundles], search=BM25).plan_tools
     for protocol, path in (("react", SAMPLE / "documents.jsonl"), ("react", bundles), ("r_search", bundles)):
         with pytest.raises(InvalidInput, match=r"documents (are )?searched.*dense, bm25, hybrid"):
-            open_environment(protocol, [path])
+            open_training_environment(protocol, [path])
     live, keys = EnvironmentConfig(kind="web"), ("SERPER_API_KEY", "GNEWS_API_KEY")
     with pytest.MonkeyPatch.context() as patch:
         for name in keys:
             patch.setenv(name, "k")
-        environment = open_environment("r_search", (), search=live)
+        environment = open_training_environment("r_search", (), search=live)
         assert set(environment.plan_tools or ()) == {"News", "Academic", "General"}
         assert environment.searched["retrieval"] == "web"
         patch.delenv("TAVILY_API_KEY", raising=False)
         with pytest.raises(InvalidInput, match="set the environment variable TAVILY_API_KEY"):
-            open_environment("react", [SAMPLE / "documents.jsonl"], search=live)
+            open_training_environment("react", [SAMPLE / "documents.jsonl"], search=live)
         patch.setenv("TAVILY_API_KEY", "k")
         mine = EnvironmentConfig(kind="web", web_url="https://search.example/search")
-        environment = open_environment("react", (), search=mine)
+        environment = open_training_environment("react", (), search=mine)
         assert environment.documents and environment.searched["web_url"] == "https://search.example/search"
         patch.delenv(keys[0])
         with pytest.raises(InvalidInput, match="set the environment variable SERPER_API_KEY"):
-            open_environment("r_search", (), search=live)
+            open_training_environment("r_search", (), search=live)
     for protocol, documents, message in (
         ("react", [], "--documents"),
         ("react", [run_of_questions, SAMPLE / "documents.jsonl"], "one corpus"),
@@ -205,4 +209,4 @@ def test_what_is_searched(tmp_path: Path) -> None:
         ("react", [write_run(tmp_path / "none", "mcts_trajectories", {"inputs": (Question, [])})], "neither"),
     ):
         with pytest.raises(InvalidInput, match=message):
-            open_environment(protocol, documents, search=BM25)
+            open_training_environment(protocol, documents, search=BM25)

@@ -75,7 +75,7 @@ JUDGED_BY = {
         "filters/guesses.py",
         "filters/questions.py",
     ),
-    "document_bundles": ("generators/document_bundles/", "filters/bundle", "filters/episodes.py"),
+    "document_bundles": ("generators/document_bundles/", "filters/bundle", "filters/bundle_episodes.py"),
     "kg_questions": ("generators/kg_questions/", "filters/kg/questions.py"),
     "kg_trajectories": (
         "generators/kg_trajectories/",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trailforge.flows.nights.makes import OF_DOCUMENTS, Make, read_makes
+from trailforge.flows.nights.makes import OF_DOCUMENTS, PlannedDataSet, read_makes
 from trailforge.presets import load_night, preset_names
 from trailforge.schemas import InvalidInput
 
@@ -14,7 +14,7 @@ BUNDLES = {"folder": "bundles", "dataset": "document_bundles", "preset": "r-sear
 MCTS = {"folder": "mcts", "dataset": "mcts_trajectories", "preset": "msearcher", "input": "bundles"}
 
 
-def read(*entries: Any) -> tuple[Make, ...]:
+def read(*entries: Any) -> tuple[PlannedDataSet, ...]:
     return read_makes({"makes": list(entries)}, source="night.yaml")
 
 

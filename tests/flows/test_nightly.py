@@ -118,9 +118,13 @@ def lab(tmp_path: Path, url: str) -> Lab:
 
 def test_a_data_set_that_is_left_out_names_the_parameter_that_was_not_given(lab: Lab) -> None:
     """It named the first that the data set needs, were that one given or not."""
-    make = module.Make(folder="kg", dataset="kg_trajectories", preset="dynasearcher", needs=("benchmarks", "kg"))
+    make = module.PlannedDataSet(
+        folder="kg", dataset="kg_trajectories", preset="dynasearcher", needs=("benchmarks", "kg")
+    )
     making = module._Making(
-        lab.folder, lab.asked(FIRST, benchmarks=("bench.jsonl",)), module.Means(model=None, caps=None, bands={})
+        lab.folder,
+        lab.asked(FIRST, benchmarks=("bench.jsonl",)),
+        module.WindowSettings(model=None, caps=None, bands={}),
     )
     assert making._make(make, "").skipped == "no knowledge graph was given"
 
@@ -211,7 +215,7 @@ def test_a_preset_that_has_changed_since_is_named_and_keeps_the_rows_that_it_mad
 
 
 def test_errors_breaches_and_retention_keep_none_of_each_other_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stand_in(folder: Path, plan: WindowPlan, means: module.Means) -> Window:
+    def stand_in(folder: Path, plan: WindowPlan, means: module.WindowSettings) -> Window:
         if plan.day == FIRST.isoformat():
             raise ServerUnavailable("nothing answers")
         books = StageCount(name="window", inputs=0, accepted=0)

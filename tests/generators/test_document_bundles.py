@@ -12,7 +12,7 @@ from tests.support.bundle_questions import PAPER, STREET, question
 from tests.support.cut_replies import CutModel
 from trailforge.filters.bundle_readings import BundleFilterConfig, judge_question
 from trailforge.generators.document_bundles.drafts import plan_of
-from trailforge.generators.document_bundles.write import BundleWork, complexity_of, seal
+from trailforge.generators.document_bundles.write import BundleWork, complexity_of, with_scores
 from trailforge.protocols import nl_dag
 from trailforge.schemas import MalformedReply, PlanEdge
 
@@ -28,7 +28,7 @@ async def test_a_sound_question_is_kept_with_what_was_measured() -> None:
     task = work(SOUND)
     (row,) = await task.write()
     verdicts = await judge_question(row, ITEM, task, BundleFilterConfig())
-    sealed = seal(row, verdicts, task.meter.keys, ITEM.documents)
+    sealed = with_scores(row, verdicts, task.meter.keys, ITEM.documents)
     assert all(score.passed for score in sealed.filters) and len(sealed.filters) == 15
     assert nl_dag.parse(sealed.dag_text).nodes == sealed.dag_nodes
     assert [node.tool for node in sealed.dag_nodes] == ["News", "Academic"]

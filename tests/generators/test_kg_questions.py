@@ -17,10 +17,10 @@ from trailforge.generators.kg_questions.generate import (
     KgQuestionWork,
     KgWriterConfig,
     check_prompt,
-    seal,
+    with_scores,
     writer_prompt,
 )
-from trailforge.generators.kg_questions.select import question_of
+from trailforge.generators.kg_questions.selection import question_of
 from trailforge.inference import Prices
 from trailforge.inference.asker import Style
 from trailforge.schemas import FactChain, Hop, MalformedReply, Question
@@ -49,7 +49,7 @@ async def test_a_sound_question_is_kept_with_what_was_measured() -> None:
     task = work(SOUND)
     row = await task.write()
     verdicts = await judge_question(row, task, KgQuestionFilterConfig(closed_book_samples=2))
-    sealed = seal(row, verdicts, task.meter.keys)
+    sealed = with_scores(row, verdicts, task.meter.keys)
     assert all(score.passed for score in sealed.filters) and len(sealed.filters) == 9
     assert len(sealed.provenance.call_keys) == task.meter.calls == 1 + 2
     assert (sealed.writer, sealed.as_of, sealed.preset) == ("model", "2021-05-01", "test")

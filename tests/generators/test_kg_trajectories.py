@@ -19,6 +19,7 @@ from tests.support.rows import QUESTION, reread
 from tests.support.scripted import Script, prompt_text
 from tests.support.turns import kg_score
 from trailforge.generators.document_bundles.search_thoughts import join_phrases
+from trailforge.generators.kg_trajectories.choice import EpisodeSelectionConfig, choose_rows, contrastive_pairs
 from trailforge.generators.kg_trajectories.config import (
     KgContext,
     KgGeneratorConfig,
@@ -28,7 +29,6 @@ from trailforge.generators.kg_trajectories.config import (
 )
 from trailforge.generators.kg_trajectories.reading import SearchTool
 from trailforge.generators.kg_trajectories.rows import holds_format, kg_sft_row, reward_of, steps_match
-from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig, contrastive_pairs, select
 from trailforge.generators.kg_trajectories.work import LIFE, generate, hold_against_documents
 from trailforge.inference import Meter, Prices, Request
 from trailforge.inference.prompts import Prompts
@@ -194,7 +194,7 @@ async def test_a_search_that_needs_mending_is_made_but_breaks_the_format(graph: 
     assert (row.stop, row.final_answer, row.num_tool_calls) == ("answered", "Vienna", 2)
     assert row.steps[0].mentions == ("Metropolis",) and row.messages[2].content == slip, "the agent's own words"
     assert (row.kind, row.reward.r_ans, row.reward.total) == ("bad", 1.0, 0.0)
-    assert select([row]).rejected[0][1].reason == "malformed_conversation"
+    assert choose_rows([row]).rejected[0][1].reason == "malformed_conversation"
 
 
 async def test_a_search_beyond_mending_ends_the_episode_or_is_refused(graph: KgStore) -> None:
@@ -282,7 +282,7 @@ async def test_rows_survive_parquet(graph: KgStore) -> None:
 
 async def test_selection_and_pairs(graph: KgStore) -> None:
     good, wrong, again, malformed, at_once = rows = await five(graph)
-    selection = select(rows)
+    selection = choose_rows(rows)
     assert selection.kept == (good,)
     assert [(row.uid, verdict.reason) for row, verdict in selection.rejected] == [
         (wrong.uid, "wrong_answer"),
@@ -307,7 +307,7 @@ async def test_selection_and_pairs(graph: KgStore) -> None:
 async def test_pairs_take_reasons_in_turn(graph: KgStore) -> None:
     script = agent(GOOD, WRONG, (DIRECTOR, DIED, turn("So it is.", answer="Beverly Hills")), AT_ONCE)
     rows = (await generate(QUESTION, context(graph, script, replace(FREE, episodes=4)))).rows
-    selection = select(rows, EpisodeSelectionConfig())
+    selection = choose_rows(rows, EpisodeSelectionConfig())
     pairs = contrastive_pairs(selection.kept, selection.rejected, 2)
     assert [pair.reason for pair in pairs] == ["wrong_answer", "no_search"]
 

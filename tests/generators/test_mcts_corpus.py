@@ -36,9 +36,12 @@ def test_the_preset_that_is_recommended_searches_the_corpus_that_is_named(corpus
     assert (retrieval.scope, retrieval.corpus_index) == ("corpus", str(corpus)) and retrieval.corpus_hash
     moved = corpus.rename(corpus.with_name("elsewhere.jsonl"))
     again = configured("tree-search", documents=moved, retrieval="bm25").retrieval
-    assert again.corpus_hash == retrieval.corpus_hash and again.deciding() == retrieval.deciding()
+    assert again.corpus_hash == retrieval.corpus_hash and again.row_settings() == retrieval.row_settings()
     moved.write_text(moved.read_text() + '{"id": "new", "text": "One more."}\n')
-    assert configured("tree-search", documents=moved, retrieval="bm25").retrieval.deciding() != retrieval.deciding()
+    assert (
+        configured("tree-search", documents=moved, retrieval="bm25").retrieval.row_settings()
+        != retrieval.row_settings()
+    )
 
 
 def test_without_a_corpus_each_question_searches_its_own_paragraphs_and_that_is_said(

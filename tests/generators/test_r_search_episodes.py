@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.support.bundle_rows import CHURCH, INSTRUMENT, ISLAND, QUESTIONS, WHEEL, sample_documents
 from tests.support.scripted import ScriptedModel
-from trailforge.filters.episodes import EpisodeFilterConfig, judge_episode
-from trailforge.generators.document_bundles.episode_rows import episode_sft_row, made_of
-from trailforge.generators.document_bundles.episodes import (
+from trailforge.filters.bundle_episodes import EpisodeFilterConfig, judge_episode
+from trailforge.generators.document_bundles.episode_rows import derive_fields, episode_sft_row
+from trailforge.generators.document_bundles.planned_episodes import (
     EpisodeContext,
     PlannedEpisodeConfig,
     against,
@@ -23,7 +23,7 @@ from trailforge.generators.document_bundles.episodes import (
 )
 from trailforge.generators.document_bundles.search_thoughts import PROMPTS, names_in, think
 from trailforge.inference import Client, Meter, Reply, Request
-from trailforge.inference.thoughts import ThoughtReader
+from trailforge.inference.reasoning import ThoughtReader
 from trailforge.protocols import R_SEARCH, nl_dag, r_search
 from trailforge.retrieval import RetrieverConfig, Tools, local_tools
 from trailforge.rewards import mentions
@@ -60,7 +60,7 @@ async def gold(row: BundleQuestion, tools: Tools) -> SearchEpisode:
 
 
 def rescored(episode: SearchEpisode, row: BundleQuestion) -> RSearchReward:
-    return made_of(episode.messages, row, episode.reward.answer)["reward"]
+    return derive_fields(episode.messages, row, episode.reward.answer)["reward"]
 
 
 def rejections(episode: SearchEpisode, row: BundleQuestion) -> list[str]:

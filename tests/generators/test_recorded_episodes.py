@@ -16,13 +16,13 @@ from trailforge.filters.base import first_rejection
 from trailforge.filters.kg import episodes as kg_filters
 from trailforge.filters.kg.episodes import KgEpisodeFilterConfig, judge_kg_episode
 from trailforge.generators.agent_trajectories import evidence
-from trailforge.generators.agent_trajectories.choice import select, unread_rows
+from trailforge.generators.agent_trajectories.choice import choose_rows, unread_rows
 from trailforge.generators.agent_trajectories.filters import AgentFilterConfig, judge_episode, known_from_memory
-from trailforge.generators.agent_trajectories.rows import made_of as agent_fields
+from trailforge.generators.agent_trajectories.rows import derive_fields as agent_fields
 from trailforge.generators.agent_trajectories.rows import with_shares
 from trailforge.generators.answer_reading import choose_read, read_facts
 from trailforge.generators.kg_trajectories.config import KgGeneratorConfig
-from trailforge.generators.kg_trajectories.rows import made_of as kg_fields
+from trailforge.generators.kg_trajectories.rows import derive_fields as kg_fields
 from trailforge.inference import Meter
 from trailforge.schemas import KgTrajectory, Message, Verdict, from_stored
 from trailforge.schemas.agent_episode import AgentTrajectory
@@ -181,8 +181,8 @@ async def test_another_road_to_the_answer_is_taken_where_a_reading_confirms_it()
     config = AgentFilterConfig()
     (taken, rejected), _ = await choose_read(
         drawn,
-        select(drawn, config),
-        lambda each: select(each, config),
+        choose_rows(drawn, config),
+        lambda each: choose_rows(each, config),
         lambda chosen: unread_rows(chosen.kept, chosen.rejected),
         read_one,
     )

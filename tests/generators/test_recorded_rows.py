@@ -19,7 +19,7 @@ from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
 from trailforge.filters.grounding import says
 from trailforge.filters.questions import can_be_asked, garbled_places, quote_of, stated_hops
 from trailforge.generators.mcts_trajectories.asking import prepare_question
-from trailforge.generators.mcts_trajectories.choice import reword, sift
+from trailforge.generators.mcts_trajectories.choice import choose_rows, reword
 from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig
 from trailforge.generators.mcts_trajectories.telling.form import form
 from trailforge.generators.mcts_trajectories.telling.spans import texts_of
@@ -161,7 +161,7 @@ async def test_a_good_row_stays(uid: str) -> None:
 def test_a_row_that_differs_by_an_idle_passage_is_a_copy() -> None:
     question = question_of(ROWS["0a2c"]["question"])
     for first, second in (("0a2c", "6bb3"), ("6bb3", "0a2c")):
-        accepted, rejected = sift(question, [row_of(first), row_of(second)], FilterConfig(), ReflectionConfig())
+        accepted, rejected = choose_rows(question, [row_of(first), row_of(second)], FilterConfig(), ReflectionConfig())
         assert [row.uid for row in accepted] == [first]
         assert [verdict.reason for _, verdict in rejected] == ["duplicate_trajectory"]
 
@@ -186,7 +186,7 @@ async def test_a_garbled_query_goes_and_the_policys_own_words_stay(weak: str, be
     assert await told(row_of(weak)) == ([], ["unfit_query"])
     assert await told(row_of(better)) == ([better], [])
     question = question_of(ROWS[weak]["question"])
-    accepted, rejected = sift(question, [row_of(better), row_of(weak)], FilterConfig(), ReflectionConfig())
+    accepted, rejected = choose_rows(question, [row_of(better), row_of(weak)], FilterConfig(), ReflectionConfig())
     assert [row.uid for row in accepted] == [better]
     assert [verdict.reason for _, verdict in rejected] == ["duplicate_trajectory"]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, QUESTION, SECOND, trajectory
 from trailforge.filters import FilterConfig
-from trailforge.generators.mcts_trajectories.choice import choose_told, over_cap, sift
+from trailforge.generators.mcts_trajectories.choice import choose_rows, choose_told, over_cap
 from trailforge.generators.mcts_trajectories.telling.doubts import Doubt
 from trailforge.inference import Meter
 from trailforge.mcts.reflection import ReflectionConfig
@@ -35,7 +35,7 @@ def found_by(number: int, step: Step) -> Trajectory:
 
 def reasons(candidates: list[Trajectory], **caps: int) -> list[str | None]:
     """For each candidate, what it was rejected for."""
-    accepted, rejected = sift(QUESTION, candidates, FilterConfig(), ReflectionConfig(**caps))
+    accepted, rejected = choose_rows(QUESTION, candidates, FilterConfig(), ReflectionConfig(**caps))
     assert len(accepted) + len(rejected) == len(candidates)
     why = {row.uid: verdict.reason for row, verdict in rejected}
     return [why.get(row.uid) for row in candidates]
@@ -85,10 +85,10 @@ def told(rows: Sequence[Trajectory], denied: Collection[str], **caps: int) -> tu
         asked.append(row.uid)
         return row, [Doubt("unfit_query", step) for step in row.steps if step.query in denied]
 
-    def sift_beside(candidates: Sequence[Trajectory], kept: Sequence[Trajectory] = ()) -> Chosen[Trajectory]:
-        return sift(QUESTION, candidates, FilterConfig(), ReflectionConfig(**caps), kept)
+    def choose_beside(candidates: Sequence[Trajectory], kept: Sequence[Trajectory] = ()) -> Chosen[Trajectory]:
+        return choose_rows(QUESTION, candidates, FilterConfig(), ReflectionConfig(**caps), kept)
 
-    chosen, _ = asyncio.run(choose_told(sift_beside(rows), tell, sift_beside))
+    chosen, _ = asyncio.run(choose_told(choose_beside(rows), tell, choose_beside))
     return chosen, asked
 
 
@@ -124,10 +124,12 @@ def test_at_the_end_nothing_sound_is_turned_away_for_a_row_that_is_doubted(data:
     )
     assert len(set(asked)) == len(asked)
     assert not any(step.query in denied for row in chosen.kept for step in row.steps)
-    again = sift(QUESTION, chosen.kept, FilterConfig(), ReflectionConfig(**caps))
+    again = choose_rows(QUESTION, chosen.kept, FilterConfig(), ReflectionConfig(**caps))
     assert list(again.kept) == list(chosen.kept), "as `verify` sifts them"
-    beside = sift(QUESTION, [row for row, _ in chosen.rejected], FilterConfig(), ReflectionConfig(**caps), chosen.kept)
+    beside = choose_rows(
+        QUESTION, [row for row, _ in chosen.rejected], FilterConfig(), ReflectionConfig(**caps), chosen.kept
+    )
     free = {row.uid for row in beside.kept}
     assert all(verdict.reason == "unfit_query" for row, verdict in chosen.rejected if row.uid in free)
     if not denied:
-        assert chosen == sift(QUESTION, rows, FilterConfig(), ReflectionConfig(**caps))
+        assert chosen == choose_rows(QUESTION, rows, FilterConfig(), ReflectionConfig(**caps))

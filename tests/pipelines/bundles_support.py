@@ -13,7 +13,7 @@ from trailforge.generators.document_bundles import DATASET as BUNDLES
 from trailforge.generators.document_bundles.bundling.config import BundleConfig
 from trailforge.generators.document_bundles.bundling.content import ContentConfig
 from trailforge.generators.document_bundles.config import BundleOutputConfig, BundleRunConfig
-from trailforge.generators.document_bundles.episodes import PlannedEpisodeConfig
+from trailforge.generators.document_bundles.planned_episodes import PlannedEpisodeConfig
 from trailforge.generators.document_bundles.work import take_in
 from trailforge.generators.document_bundles.write import BundleWriterConfig
 from trailforge.inference import ModelClient, Request

@@ -20,7 +20,7 @@ from trailforge.generators.kg_questions.generate import KgWriterConfig
 from trailforge.generators.kg_trajectories import DATASET as KG
 from trailforge.generators.kg_trajectories.config import KgGeneratorConfig, KgPromptNames, KgRunConfig, ReadingConfig
 from trailforge.generators.kg_trajectories.work import LIFE
-from trailforge.generators.searched import take_in
+from trailforge.generators.search_options import take_in
 from trailforge.inference import ModelClient, Request
 from trailforge.pipelines.dataset import DataSet
 from trailforge.pipelines.engine.model_stage import ModelWork

@@ -14,7 +14,7 @@ from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import GeneratorConfig
 from trailforge.generators.mcts_trajectories.work import LIFE
-from trailforge.generators.searched import take_in as take_questions
+from trailforge.generators.search_options import take_in as take_questions
 from trailforge.inference import ModelClient, Request
 from trailforge.mcts.inputs import SearchConfig
 from trailforge.mcts.rollout import RolloutConfig

@@ -27,10 +27,10 @@ from tests.support.kg_worlds import DUST
 from tests.support.scripted import ScriptedModel
 from trailforge.filters.kg.questions import KgQuestionFilterConfig
 from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
-from trailforge.generators.kg_questions import select, work
+from trailforge.generators.kg_questions import selection, work
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.work import question_of
-from trailforge.generators.selecting import only_shard
+from trailforge.generators.select_stage import only_shard
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.runs.finish import finish_run
 from trailforge.pipelines.runs.intake import RunInputs, run_configuration, write_settings
@@ -41,7 +41,7 @@ from trailforge.schemas import FactChain, KgQuestion, NothingLeft, RefusedPatter
 from trailforge.schemas.errors import NOTICE
 
 KINDS = ("written", "by_rule")
-TABLES = (*KG_QUESTIONS.tables, "inputs", "shards", select.JSONL)
+TABLES = (*KG_QUESTIONS.tables, "inputs", "shards", selection.JSONL)
 
 
 @pytest.fixture(autouse=True)
@@ -93,8 +93,8 @@ def test_rows_are_questions_of_the_paths(original_kg: Mapping[str, FinishedKg], 
 
 def test_the_file_of_questions_is_what_the_other_generators_read(original_kg: Mapping[str, FinishedKg]) -> None:
     run = original_kg["written"]
-    questions = [select.question_of(row) for row in run.rows("kg_questions")]
-    assert list(read_questions(run.folder / select.JSONL, needs_decomposition=True)) == questions
+    questions = [selection.question_of(row) for row in run.rows("kg_questions")]
+    assert list(read_questions(run.folder / selection.JSONL, needs_decomposition=True)) == questions
 
 
 def test_a_duplicate_of_another_shard_is_rejected_with_the_uid_of_its_twin(
@@ -171,7 +171,7 @@ def test_a_run_that_is_stopped_in_either_stage_goes_on_to_the_same_bytes(
     assert written(tmp_path) == whole
     for path in [tmp_path / "shards/selection.json", *(tmp_path / "kg_questions").glob("*.parquet")]:
         path.unlink()
-    (tmp_path / select.JSONL).write_text("half a li")
+    (tmp_path / selection.JSONL).write_text("half a li")
     run_stages(tmp_path, settings)
     assert written(tmp_path) == whole
 
@@ -194,9 +194,9 @@ def test_the_questions_of_an_earlier_run_do_not_stay_when_nothing_is_selected(
 ) -> None:
     config = run_configuration(KG_QUESTIONS, original_kg["written"].settings)
     settings = begin_questions(tmp_path, config)
-    (tmp_path / select.JSONL).write_text("{}\n")
-    select.select(stage_run(tmp_path, config, [only_shard(settings.shards)], settings.shards))
-    assert not (tmp_path / select.JSONL).exists()
+    (tmp_path / selection.JSONL).write_text("{}\n")
+    selection.select(stage_run(tmp_path, config, [only_shard(settings.shards)], settings.shards))
+    assert not (tmp_path / selection.JSONL).exists()
 
 
 def test_reasons_of_memory_and_check_stand_in_the_books(original_kg: Mapping[str, FinishedKg]) -> None:

@@ -16,8 +16,8 @@ import pytest
 from tests.pipelines.forging import Changes, Forgeries, not_found
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import edit_manifest, forge
-from trailforge.generators import selecting
-from trailforge.generators.kg_questions import select
+from trailforge.generators import select_stage
+from trailforge.generators.kg_questions import selection
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.finish import MANIFEST, manifest_of
 from trailforge.pipelines.runs.verify import verify_run
@@ -356,7 +356,7 @@ def test_a_forged_rejected_question_is_found(original_kg: Runs, tmp_path: Path) 
 
 def test_another_twin_of_a_duplicate_is_found(finished_kg: Copies) -> None:
     run = finished_kg("written")
-    name = f"rejected/{selecting.REJECTED}.parquet"
+    name = f"rejected/{select_stage.REJECTED}.parquet"
     first, *others = read_parquet(run.folder / name, RejectedRow)
     write_parquet(run.folder / name, RejectedRow, [replace(first, detail="none asks it too"), *others])
     _refit_hash(run, name)
@@ -370,10 +370,10 @@ def _refit_hash(run: FinishedKg, name: str) -> None:
 
 def test_a_changed_file_of_questions_is_found(finished_kg: Copies) -> None:
     run = finished_kg("written")
-    path = run.folder / select.JSONL
+    path = run.folder / selection.JSONL
     path.write_text(path.read_text().replace("What does", "What did", 1))
     assert "questions.jsonl: not as it was written" in problems(run)
-    _refit_hash(run, select.JSONL)
+    _refit_hash(run, selection.JSONL)
     assert "questions.jsonl, rows: they are not those of `kg_questions/`" in problems(run)
     path.unlink()
     assert "questions.jsonl: missing" in problems(run)

@@ -20,12 +20,12 @@ from trailforge.flows.nights.windows import DONE, PLAN
 from trailforge.pipelines.engine.files import exclusive, sha256_of
 from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput
 
-fates = retention.fates
+fates = retention.decide_retention
 DAYS = [f"2026-11-{day}" for day in range(10, 16)]
 ROWS = "sft/part-0.parquet"
 
 
-def retain(root: Path, keep: int, **options: Any) -> list[retention.Fate]:
+def retain(root: Path, keep: int, **options: Any) -> list[retention.RetentionDecision]:
     return retention.retain(root, fates(root, keep, **options))
 
 

@@ -20,7 +20,7 @@ from trailforge.retrieval.scope import corpus_hash
 from trailforge.retrieval.service.client import SearchClientConfig
 from trailforge.schemas import Document, InvalidInput, RetrievalError, SftRow, Trajectory, read_rows
 from trailforge.training.adapters.search_episodes import environment_of, read_settings
-from trailforge.training.searched import open_environment
+from trailforge.training.search_sources import open_training_environment
 
 QUESTIONS = 2
 
@@ -63,7 +63,7 @@ def test_an_index_of_any_back_end_makes_rows_and_agents_search_the_same(
     folder = save_index(passages, tmp_path / "index", "hybrid", query_prefix="query: ", passage_prefix="passage: ")
     rows = rows_of(tmp_path / "run", RetrievalConfig(scope="corpus", corpus_index=str(folder)))
     assert {row.provenance.retriever for row in rows} == {f"hybrid {corpus_hash(folder)[:12]}"}
-    environment = open_environment("react", [folder])
+    environment = open_training_environment("react", [folder])
     assert finds_the_same(environment, rows)
     assert environment.searched == {
         "documents": [corpus_hash(folder)],
@@ -79,7 +79,7 @@ def test_an_index_of_any_back_end_makes_rows_and_agents_search_the_same(
         (EnvironmentConfig(encoder="e5"), "encoder 'minilm', not 'e5'"),
     ):
         with pytest.raises(RetrievalError, match=f"was made with the {problem}"):
-            open_environment("react", [folder], search=said)
+            open_training_environment("react", [folder], search=said)
 
 
 @pytest.mark.real_model
@@ -89,7 +89,7 @@ def test_a_server_makes_the_rows_of_the_index_that_it_serves(tmp_path: Path, pas
     with serving(open_index(folder)) as url:
         by_url = rows_of(tmp_path / "served", RetrievalConfig(kind=f"{url}/?corpus=wiki"))
         again = rows_of(tmp_path / "again", RetrievalConfig(scope="corpus", corpus_index=url))
-        environment = open_environment("react", (), search=EnvironmentConfig(kind=url))
+        environment = open_training_environment("react", (), search=EnvironmentConfig(kind=url))
         assert finds_the_same(environment, by_index)
         with pytest.raises(RetrievalError, match="serves wiki, not news"):
             configured(RetrievalConfig(kind=f"{url}/?corpus=news"))

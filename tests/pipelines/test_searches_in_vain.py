@@ -18,7 +18,7 @@ from tests.support.scripted import ScriptedModel, prompt_text
 from tests.support.search_agent import Model
 from trailforge.flows import execute as execution
 from trailforge.flows.execute import RunRequest, execute
-from trailforge.generators.searched import count_support
+from trailforge.generators.search_options import count_support
 from trailforge.inference import ModelClient, Request
 from trailforge.pipelines.engine import progress
 from trailforge.pipelines.engine.model_stage import ModelWork

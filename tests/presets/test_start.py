@@ -16,7 +16,7 @@ from trailforge.generators.agent_trajectories.config import AgentRunConfig
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.searched import KG_FILTER
+from trailforge.generators.search_options import KG_FILTER
 from trailforge.inference.vllm.server import VllmServer
 from trailforge.pipelines.dataset import resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset
@@ -29,7 +29,7 @@ from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.retrieval.plan_tools import check_tools
 from trailforge.retrieval.retrievers import WEB
 from trailforge.training.config import load_train_preset
-from trailforge.training.searched import open_environment
+from trailforge.training.search_sources import open_training_environment
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
 PAIRS = [(name, dataset) for name in preset_names() for dataset in datasets_of(name)]
@@ -89,7 +89,9 @@ def test_a_training_preset_opens_what_its_agents_search(
         prefixes = {"passage_prefix": search.passage_prefix, "query_prefix": search.query_prefix}
         documents = save_index(documents, tmp_path / "index", **prefixes)
     graph = paths_store(tmp_path / "graph").folder
-    environment = open_environment(preset.protocol, [documents], search=search, kg=graph, top_k=preset.rl.top_k)
+    environment = open_training_environment(
+        preset.protocol, [documents], search=search, kg=graph, top_k=preset.rl.top_k
+    )
     environment.check(PROTOCOLS[preset.protocol])
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any
 
+from trailforge.training.batched_turns import EpisodeLoop
 from trailforge.training.rollouts import TokenEpisode, roll_out
-from trailforge.training.turns import EpisodeLoop
 
 
 def rolled_out(*arguments: Any, **options: Any) -> list[TokenEpisode]:

@@ -124,7 +124,7 @@ async def test_the_core_of_verl_and_slime_goes_on_with_fourteen_of_sixteen(
     tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment = Environment(documents=Shaky(), top_k=1, patience=PATIENCE)
-    monkeypatch.setattr(search_episodes, "open_environment", lambda *args, **options: environment)
+    monkeypatch.setattr(search_episodes, "open_training_environment", lambda *args, **options: environment)
     settings = SearchSettings(documents=("made up for this test",), kind="bm25", patience=PATIENCE)
     script = numbered()
 

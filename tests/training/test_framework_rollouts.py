@@ -145,13 +145,13 @@ async def test_what_is_searched_is_opened_once(
 ) -> None:
     """By episodes that begin together, of two protocols."""
     opened: list[str] = []
-    real = search_episodes.open_environment
+    real = search_episodes.open_training_environment
 
     def counted(protocol: str, *args: Any, **options: Any) -> Any:
         opened.append(protocol)
         return real(protocol, *args, **options)
 
-    monkeypatch.setattr(search_episodes, "open_environment", counted)
+    monkeypatch.setattr(search_episodes, "open_training_environment", counted)
     section = section | {"top_k": 1}
     episodes = [episode_of(p, section, FakeSampler(tokenizer, p)) for p in ("react", "react", "search_r1", "react")]
     await asyncio.gather(*episodes)

@@ -18,7 +18,7 @@ from tests.support.scripted import ScriptedModel
 from tests.support.transcripts import PRESETS, cases
 from tests.support.truths import score_messages
 from trailforge.generators.document_bundles.episode_rows import episode_sft_row
-from trailforge.generators.document_bundles.episodes import EpisodeContext, PlannedEpisodeConfig, make_episodes
+from trailforge.generators.document_bundles.planned_episodes import EpisodeContext, PlannedEpisodeConfig, make_episodes
 from trailforge.generators.kg_trajectories.config import KgGeneratorConfig
 from trailforge.generators.kg_trajectories.rows import kg_sft_row
 from trailforge.generators.kg_trajectories.work import generate

@@ -17,14 +17,14 @@ from trailforge.retrieval.base import SearchPatience
 from trailforge.retrieval.service.client import connect
 from trailforge.retrieval.service.searching import ServedIndex
 from trailforge.retrieval.service.server import SearchServer
-from trailforge.training.searched import open_environment
+from trailforge.training.search_sources import open_training_environment
 
 TURNS = [5, *(2 + number % 3 for number in range(15))]
 """Of each episode."""
 
 
 def opened(url: str, **settings: Any) -> Environment:
-    return open_environment("react", [], search=EnvironmentConfig(kind=url, **settings), top_k=2)
+    return open_training_environment("react", [], search=EnvironmentConfig(kind=url, **settings), top_k=2)
 
 
 def scripted(tokenizer: Any, turn_s: float) -> Script:

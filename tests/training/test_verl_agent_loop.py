@@ -268,7 +268,7 @@ def shaky(entry: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An entry whose searches are `Shaky`."""
     patience = SearchPatience(timeout_s=1.0, attempts=1)
     environment = Environment(documents=Shaky(), top_k=1, patience=patience)
-    monkeypatch.setattr(search_episodes, "open_environment", lambda *args, **options: environment)
+    monkeypatch.setattr(search_episodes, "open_training_environment", lambda *args, **options: environment)
     return changed(entry, tmp_path, documents=[str(tmp_path)])
 
 

@@ -30,7 +30,7 @@ from trailforge.training.kept_episodes import EpisodePlace, EpisodeWriter, Train
 from trailforge.training.masks import END, START, prepare_tokenizer, render
 from trailforge.training.rollouts import TokenEpisode, limits_of, roll_out_one
 from trailforge.training.scoring import plain, read_messages, read_truth
-from trailforge.training.searched import open_environment
+from trailforge.training.search_sources import open_training_environment
 
 SETTINGS = "TRAILFORGE_SEARCH"
 """Environment variable with the path of the settings, for frameworks whose configuration has no place for them."""
@@ -138,7 +138,7 @@ async def search_episode(
     The episode is kept where settings and question (`asked`) are given for that. `step`: tells, when the episode is
     over, which step of the training it belongs to; 0: not known.
 
-    Raises as `training.searched.open_environment` and `roll_out_one`.
+    Raises as `training.search_sources.open_training_environment` and `roll_out_one`.
     """
     environment = await asyncio.to_thread(environment_of, protocol, settings)
     end_ids = end_ids_of(tokenizer)
@@ -224,9 +224,10 @@ def end_ids_of(tokenizer: Any) -> tuple[int, ...]:
 def environment_of(protocol: str, settings: SearchSettings) -> Environment:
     """Open what is searched; the first call opens it for all.
 
-    Call it on a thread, as opening takes an event loop of its own. Raises as `training.searched.open_environment` does.
+    Call it on a thread, as opening takes an event loop of its own. Raises as
+    `training.search_sources.open_training_environment` does.
     """
-    return open_environment(
+    return open_training_environment(
         protocol,
         [Path(folder) for folder in settings.documents],
         search=settings,

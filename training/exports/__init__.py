@@ -14,11 +14,11 @@ from trailforge.evaluation import is_evaluation
 from trailforge.pipelines.engine import new_folder
 from trailforge.protocols import PROTOCOLS, REACT
 from trailforge.schemas import InvalidInput
+from trailforge.training.chat_marks import CHATML, Frame, frame_of
 from trailforge.training.config import TrainPreset, load_train_preset
 from trailforge.training.exports import messages, slime, trl, verl
 from trailforge.training.exports.common import DEVICES, Export, Progress, has_native
 from trailforge.training.exports.episodes import export_episodes
-from trailforge.training.frames import CHATML, Frame, frame_of
 from trailforge.training.sets.files import SPLITS, TrainingSet, open_set
 from trailforge.training.sets.runs import table_of
 from trailforge.training.weights import load_tokenizer

@@ -17,8 +17,8 @@ from trailforge.protocols import KG_SEARCH, PROTOCOLS
 from trailforge.retrieval.backends import BACKENDS
 from trailforge.rewards.episode import reward_preset
 from trailforge.schemas import ChatMessage, NativeMessage, PreferenceRow, RlRow, SftRow, to_dict
+from trailforge.training.chat_marks import CHATML, Frame
 from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainPreset
-from trailforge.training.frames import CHATML, Frame
 from trailforge.training.masks import END, START, TRAINING_TEMPLATE
 from trailforge.training.sets.files import SPLITS, TABLES, TrainingSet
 

@@ -19,6 +19,7 @@ from trailforge.protocols import grammar_of
 from trailforge.retrieval.service import is_address
 from trailforge.schemas import ClusterError, InvalidInput, RlRow
 from trailforge.training.adapters.search_episodes import read_settings
+from trailforge.training.chat_marks import CHATML
 from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainerConfig, TrainPreset, describe_preset
 from trailforge.training.exports.common import (
     BOOL,
@@ -48,7 +49,6 @@ from trailforge.training.exports.common import (
     truth_json,
     validation_of,
 )
-from trailforge.training.frames import CHATML
 from trailforge.training.sets.files import SPLITS, open_set, questions_left
 
 AGENT = "trailforge_search"

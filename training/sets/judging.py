@@ -30,7 +30,7 @@ from trailforge.schemas import (
     count_conversation,
     remove_invisible,
 )
-from trailforge.training.frames import END, START
+from trailforge.training.chat_marks import END, START
 from trailforge.training.masks import masked_tokens, pieces, prepare_tokenizer, prompt_ids, teach
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.difficulty import NOT_MEASURED, Measured, gold_of

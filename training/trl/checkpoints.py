@@ -35,7 +35,7 @@ def checkpoints_of(out: Path) -> Path:
     return out / "checkpoints"
 
 
-def seal(checkpoint: Path) -> None:
+def mark_whole(checkpoint: Path) -> None:
     """Mark a checkpoint as whole: call it when its last file is written."""
     _write_json(checkpoint / _WHOLE, {"files": _sizes(checkpoint)})
 
@@ -92,7 +92,7 @@ def open_folder(out: Path, settings: Mapping[str, Any], *, resume: bool) -> Path
     return None
 
 
-def open_together(out: Path, settings: Mapping[str, Any], *, resume: bool) -> Path | None:
+def open_on_all_ranks(out: Path, settings: Mapping[str, Any], *, resume: bool) -> Path | None:
     """Open a folder as `open_folder` does, by the main process for all that train together; all raise what it
     raises.
     """

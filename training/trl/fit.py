@@ -29,7 +29,7 @@ from trailforge.schemas import InvalidInput
 from trailforge.training.config import Logging, TrainerConfig
 from trailforge.training.processes import is_anywhere, is_main_process, log
 from trailforge.training.sets.files import set_hash
-from trailforge.training.trl.checkpoints import checkpoints_of, open_together, save_model, seal, write_result
+from trailforge.training.trl.checkpoints import checkpoints_of, mark_whole, open_on_all_ranks, save_model, write_result
 
 EXIT_CODE = 128 + signal.SIGTERM
 KEPT_CHECKPOINTS = 3
@@ -104,7 +104,7 @@ def _checkpointing() -> str:
     return "activation_checkpointing" if "activation_checkpointing" in known else "gradient_checkpointing"
 
 
-def deciding(config: TrainerConfig) -> dict[str, Any]:
+def weight_settings(config: TrainerConfig) -> dict[str, Any]:
     """Return the fields that decide the weights: a training goes on with the same ones only."""
     free = ("logging", "save_steps", "keep_episodes", "keep_every")
     return {name: value for name, value in asdict(config).items() if name not in free}
@@ -148,10 +148,11 @@ def begin(
 ) -> Path | None:
     """Open a training's folder, or go on in it, and return the checkpoint to go on from.
 
-    Raises as `open_together` does. `source`: the model with which it begins. `decided`: what else decides the weights.
+    Raises as `open_on_all_ranks` does. `source`: the model with which it begins. `decided`: what else decides the
+    weights.
     """
     settings = {"stage": stage, "base_model": source, "training_set": set_hash(training_set), "max_steps": max_steps}
-    return open_together(out, {**settings, **decided}, resume=resume)
+    return open_on_all_ranks(out, {**settings, **decided}, resume=resume)
 
 
 def make_stop_callback(every: int = 1) -> Any:
@@ -263,7 +264,7 @@ def make_folder_callback(out: Path) -> Any:
                 torch.distributed.barrier()  # every process writes its own random state
             if not state.is_world_process_zero:
                 return
-            seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            mark_whole(Path(args.output_dir) / f"checkpoint-{state.global_step}")
             if time.monotonic() - self._written_at > _EVERY_S:
                 write_figures(state.log_history, out)
                 self._written_at = time.monotonic()

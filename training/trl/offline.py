@@ -17,7 +17,15 @@ from trailforge.training.masks import MaskedTokens, masked_tokens
 from trailforge.training.native import conversation_of, native_tokens
 from trailforge.training.processes import log, processes
 from trailforge.training.sets.files import open_set, rows_of
-from trailforge.training.trl.fit import begin, count_accumulated, deciding, finish, fit, peft_config, trainer_arguments
+from trailforge.training.trl.fit import (
+    begin,
+    count_accumulated,
+    finish,
+    fit,
+    peft_config,
+    trainer_arguments,
+    weight_settings,
+)
 from trailforge.training.trl.memory import check_memory, describe_work
 from trailforge.training.weights import Base, load_base, load_model, load_tokenizer
 from trailforge.training.weights import base_model as resolved
@@ -61,7 +69,7 @@ def train_sft(
         base.tokenizer.chat_template = template  # with which the model is saved, as it is served with it
     if not examples:
         raise InvalidInput(f"no conversation has a token to train within {config.max_tokens}", file=training_set)
-    decided = {"config": deciding(config)}
+    decided = {"config": weight_settings(config)}
     checkpoint = begin("sft", source, training_set, out, decided, max_steps=max_steps, resume=resume)
     trainer = _trainer(base, examples, arguments, config)
     lengths, trained = [len(each.input_ids) for each in examples], sum(sum(each.mask) for each in examples)
@@ -187,7 +195,7 @@ def train_dpo(
         raise InvalidInput(f"no pair fits into {config.max_tokens} tokens", file=training_set)
     check_memory(source, config, 2 * config.max_tokens, with_reference=True)  # both conversations at once
     model = load_model(source, attention=config.attention)
-    decided = {"config": deciding(config)}
+    decided = {"config": weight_settings(config)}
     checkpoint = begin("dpo", source, training_set, out, decided, max_steps=max_steps, resume=resume)
     trainer = _pair_trainer(model, tokenizer, examples, arguments, config)
     done = fit(trainer, out, checkpoint)

@@ -45,11 +45,11 @@ from trailforge.training.trl.checkpoints import step_of
 from trailforge.training.trl.fit import (
     begin,
     count_accumulated,
-    deciding,
     finish,
     fit,
     peft_config,
     trainer_arguments,
+    weight_settings,
 )
 from trailforge.training.trl.memory import check_memory
 from trailforge.training.trl.rollouts import Pay, SearchRollouts, StepKeeper, episode_reward
@@ -260,7 +260,7 @@ def _decided_by(preset: TrainPreset, environment: Environment) -> dict[str, Any]
         "reward": asdict(preset.reward),
         "judge": judge,
         "searched": environment.searched,
-        "config": deciding(preset.rl),
+        "config": weight_settings(preset.rl),
     }
 
 

@@ -17,10 +17,10 @@ from trailforge.protocols import read_transcript
 from trailforge.protocols.environment import Environment
 from trailforge.rewards.episode import Reward
 from trailforge.schemas import AgentEpisode, RlRow
+from trailforge.training.batched_turns import EpisodeLoop
 from trailforge.training.generation import Generator, TurnServer
 from trailforge.training.kept_episodes import EpisodePlace, EpisodeWriter, TrainedQuestion, make_row
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out
-from trailforge.training.turns import EpisodeLoop
 
 Pay = Callable[[Sequence[tuple[RlRow, TokenEpisode]]], Sequence[Reward]]
 """Pays episodes, each given with the row that it is on."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.episode_rows import episode_sft_row
-from trailforge.generators.document_bundles.episodes import EpisodeContext, make_episodes, planner_of
+from trailforge.generators.document_bundles.planned_episodes import EpisodeContext, make_episodes, planner_of
 from trailforge.generators.document_bundles.stages.cleaning import TABLE as DOCUMENTS
 from trailforge.inference import Meter, ModelClient
 from trailforge.pipelines.engine import ItemResult, ModelStage, ModelWork, rejected_row

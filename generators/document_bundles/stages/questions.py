@@ -16,7 +16,7 @@ from trailforge.generators.document_bundles.write import (
     edit_question,
     may_be_mended,
     open_writer,
-    seal,
+    with_scores,
 )
 from trailforge.inference import ModelClient
 from trailforge.pipelines.engine import ItemResult, ModelStage, ModelWork, rejected_row
@@ -59,7 +59,7 @@ async def questions_of(item: BundleInput, context: BundleContext, config: Bundle
         draft, verdicts = await _judged(draft, item, accepted, reader, config)
         # In order of key, since of calls made at once another may be answered first when the run goes on.
         keys = (*sorted(work.meter.keys), *sorted(reader.meter.keys))
-        row = seal(draft, verdicts, keys, item.documents)
+        row = with_scores(draft, verdicts, keys, item.documents)
         against = first_rejection(verdicts)
         if against is None:
             accepted.append(row)

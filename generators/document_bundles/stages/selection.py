@@ -12,7 +12,7 @@ from trailforge.filters import first_rejection, scores_of
 from trailforge.filters.bundle_twins import duplicate_question
 from trailforge.filters.bundles import Benchmarks, benchmarks_of, contaminated
 from trailforge.generators.document_bundles.config import BundleRunConfig, SelectionConfig, encoder_of
-from trailforge.generators.selecting import finish_selection, read_candidates, write_parts
+from trailforge.generators.select_stage import finish_selection, read_candidates, write_parts
 from trailforge.pipelines import StageRun
 from trailforge.pipelines.engine import missing_shards
 from trailforge.pipelines.sources import read_benchmark
@@ -27,13 +27,15 @@ def select(run: StageRun) -> None:
     config: BundleRunConfig = run.config
     for shard in missing_shards(run.folder, run.shards):
         candidates = list(read_candidates(run.folder, run.before, BundleQuestion))
-        kept, rejected = sift(candidates, encoder_of(config.encoder), config.selection) if candidates else ([], [])
+        kept, rejected = (
+            select_distinct(candidates, encoder_of(config.encoder), config.selection) if candidates else ([], [])
+        )
         rows = order_rows(kept, config.selection.stages)
         files, shards = write_parts(run.folder, TABLE, BundleQuestion, rows, config.output.questions_per_shard)
         finish_selection(run.folder, shard, rows, rejected, files, shards)
 
 
-def sift(
+def select_distinct(
     candidates: Sequence[BundleQuestion], encoder: Encoder, config: SelectionConfig
 ) -> tuple[list[BundleQuestion], list[tuple[BundleQuestion, Verdict]]]:
     """Return the questions that stay, with two more scores each, and the others with the reason. Of two that ask the

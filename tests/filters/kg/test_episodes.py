@@ -30,9 +30,9 @@ from trailforge.filters.kg.episodes import (
     wrong_hop_answer,
 )
 from trailforge.filters.kg.searches import count_unused, first_used
-from trailforge.generators.kg_trajectories.selection import (
+from trailforge.generators.kg_trajectories.choice import (
     EpisodeSelectionConfig,
-    select,
+    choose_rows,
     similarity,
 )
 from trailforge.generators.kg_trajectories.work import wrong_sft
@@ -242,7 +242,7 @@ def test_a_film_is_not_asked_where_it_was_born() -> None:
 def test_of_twins_the_better_one_is_taken_though_it_was_drawn_later() -> None:
     plan = ("Who directed Metropolis? I ask N for r.",)
     twins = [episode(thoughts=(*plan, each), uid=each) for each in ("Wasn't it Otto Fenn?", "Well.")]
-    assert [row.uid for row in select(twins, EpisodeSelectionConfig(most=1)).kept] == ["Well."]
+    assert [row.uid for row in choose_rows(twins, EpisodeSelectionConfig(most=1)).kept] == ["Well."]
 
 
 OF_METROPOLIS = (replace(FIRST.entities[0], mention="Metropolis", label="Metropolis"),)
@@ -520,11 +520,11 @@ def test_selection_takes_the_best_and_then_the_unlike() -> None:
     others = [replace(each, answer=None, entities=links) for each, links in zip(other_way, ids, strict=True)]
     unlike = rewarded(episode(*others, plan=(), thoughts=plan), 0.3)
     config = EpisodeSelectionConfig(most=2, diversity=0.5, max_similarity=1.0)
-    chosen = select([alike, unlike, best], config)
+    chosen = choose_rows([alike, unlike, best], config)
     assert chosen.kept == (best, unlike)
     assert [(row, v.reason) for row, v in chosen.rejected] == [(alike, "surplus")]
-    assert select([alike, unlike, best], replace(config, diversity=0.0)).kept == (best, alike)
-    strict = select([alike, best], replace(config, max_similarity=0.5))
+    assert choose_rows([alike, unlike, best], replace(config, diversity=0.0)).kept == (best, alike)
+    strict = choose_rows([alike, best], replace(config, max_similarity=0.5))
     assert [v.reason for _, v in strict.rejected] == ["too_similar"]
     assert similarity(best, best) == 1.0 and 0 < similarity(best, alike) < 1
 
@@ -534,11 +534,11 @@ def test_of_two_that_go_one_way_the_one_that_guesses_less_is_taken() -> None:
     asked = replace(FIRST, entities=OF_METROPOLIS)
     guessing = rewarded(episode(asked, SECOND, thoughts=("I recall that it is Fritz Lang.",)), 0.5)
     sure = rewarded(episode(asked, SECOND, thoughts=("I look it up.",)), 0.3)
-    chosen = select([guessing, sure])
+    chosen = choose_rows([guessing, sure])
     assert chosen.kept == (sure,)
     assert [(row, v.reason) for row, v in chosen.rejected] == [(guessing, "duplicate_episode")]
     judged = rewarded(replace(sure, final_answer="the Viennese capital", judge_score=0.95), 0.5)
-    assert select([judged, sure]).kept == (sure,)
+    assert choose_rows([judged, sure]).kept == (sure,)
 
 
 def test_episodes_that_ask_the_graph_about_the_same_are_alike_in_however_many_searches() -> None:
@@ -565,7 +565,7 @@ def test_selection_prefers_what_asked_the_graph_for_something_it_has() -> None:
     fruitful = episode(FIRST, replace(SECOND, triples_kept=born))
     in_vain = episode(FIRST, replace(SECOND, relations=(replace(SECOND.relations[0], phrase="x", relation_id="x"),)))
     assert [sum(map(count_unused, row.steps)) for row in (fruitful, in_vain)] == [1, 2]
-    assert select([in_vain, fruitful], EpisodeSelectionConfig(most=1)).kept == (fruitful,)
+    assert choose_rows([in_vain, fruitful], EpisodeSelectionConfig(most=1)).kept == (fruitful,)
 
 
 ANSWERS = st.sampled_from(["Vienna", "Wien", "Lviv", ""])
@@ -583,7 +583,7 @@ ANSWERS = st.sampled_from(["Vienna", "Wien", "Lviv", ""])
     most=st.integers(0, 3),
 )  # fmt: skip
 def test_selection_accounts_for_every_episode_once(rows: list[KgTrajectory], most: int) -> None:
-    chosen = select(rows, EpisodeSelectionConfig(most=most))
+    chosen = choose_rows(rows, EpisodeSelectionConfig(most=most))
     rejected = [row for row, _ in chosen.rejected]
     assert sorted(map(id, [*chosen.kept, *rejected])) == sorted(map(id, rows))
     assert len(chosen.kept) <= most

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from tests.support import nightly_world
 from tests.support.model_server import running, stats
 from trailforge.cli import app
-from trailforge.flows.nights.makes import Make
+from trailforge.flows.nights.makes import PlannedDataSet
 from trailforge.flows.nights.readiness import check_ready, configured_plan, examine_makes, night_plan
 from trailforge.presets import load_night
 from trailforge.schemas import InvalidInput, NotReady, TrailforgeError
@@ -73,7 +73,7 @@ def test_no_model_server_is_wanted_where_no_stage_asks_one(tmp_path: Path) -> No
         )
     )
     plan = night_plan("nightly", None, None)
-    bundles = Make(folder="bundles", dataset="document_bundles", preset=str(preset))
+    bundles = PlannedDataSet(folder="bundles", dataset="document_bundles", preset=str(preset))
     check_ready(plan, [bundles], NOBODY)
     with pytest.raises(NotReady, match="model server"):
         check_ready(plan, [replace(plan.makes[1], preset=str(preset))], NOBODY)

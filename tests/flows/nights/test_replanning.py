@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trailforge.flows.nights import windows
-from trailforge.flows.nights.makes import Make
+from trailforge.flows.nights.makes import PlannedDataSet
 from trailforge.flows.nights.replanning import begin
 from trailforge.flows.nights.windows import WindowPlan, read_plan
 from trailforge.inference import Reply, Request, Sampling
@@ -22,9 +22,9 @@ from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.engine.shards import Receipt, write_receipt
 from trailforge.schemas import OutputError
 
-BUNDLES = Make(folder="bundles", dataset="document_bundles", preset="b", takes=("benchmarks",))
-MCTS = Make(folder="mcts", dataset="mcts_trajectories", preset="m", input="bundles")
-KG = Make(folder="kg", dataset="kg_trajectories", preset="k", input="bundles", needs=("kg",))
+BUNDLES = PlannedDataSet(folder="bundles", dataset="document_bundles", preset="b", takes=("benchmarks",))
+MCTS = PlannedDataSet(folder="mcts", dataset="mcts_trajectories", preset="m", input="bundles")
+KG = PlannedDataSet(folder="kg", dataset="kg_trajectories", preset="k", input="bundles", needs=("kg",))
 PLAN = WindowPlan(
     day="2026-11-20", window_days=1, documents=("a.jsonl",), makes=(BUNDLES, MCTS, KG), kg="graph",
     model_name=None, benchmarks=(), most_documents=None, most_questions=None, distractors=3, seed=0,
@@ -116,7 +116,7 @@ def test_what_decides_the_documents_stays_once_they_are_taken_and_a_complete_win
 
 def test_entries_come_and_go_while_nothing_is_in_their_folders(tmp_path: Path) -> None:
     folder = begun(tmp_path, "bundles")
-    agents = Make(folder="agents", dataset="agent_trajectories", preset="a", input="bundles")
+    agents = PlannedDataSet(folder="agents", dataset="agent_trajectories", preset="a", input="bundles")
     begin(tmp_path, replace(PLAN, makes=(BUNDLES, agents, MCTS)))
     (folder / "agents").mkdir()
     with pytest.raises(OutputError, match="agents had begun"):

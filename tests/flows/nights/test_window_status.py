@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from trailforge.flows.nights import status, windows
-from trailforge.flows.nights.makes import Make
+from trailforge.flows.nights.makes import PlannedDataSet
 from trailforge.flows.nights.replanning import begin
 from trailforge.flows.nights.status import describe_windows, read_windows
-from trailforge.flows.nights.windows import Made, Window, WindowPlan
+from trailforge.flows.nights.windows import DataSetFigures, Window, WindowPlan
 from trailforge.flows.run_log import LOG
 from trailforge.pipelines.engine.files import exclusive
 from trailforge.pipelines.runs.status import RunStatus
@@ -20,15 +20,15 @@ from trailforge.schemas import StageCount
 
 PLAN = WindowPlan(
     day="2026-11-20", window_days=1, documents=("d.jsonl",),
-    makes=(Make(folder="bundles", dataset="document_bundles", preset="r-search"),), kg="", model_name=None,
+    makes=(PlannedDataSet(folder="bundles", dataset="document_bundles", preset="r-search"),), kg="", model_name=None,
     benchmarks=(), most_documents=None, most_questions=None, distractors=16, seed=0,
 )  # fmt: skip
 BOOKS = StageCount(name="window", inputs=3, accepted=3)
 DONE = Window(
     day=PLAN.day, first_day=PLAN.first_day, documents=BOOKS, questions=BOOKS, breaches=("mcts, rows",),
     datasets=(
-        Made(dataset="mcts_trajectories", folder="mcts", rows=12, calls=34, cost=0.5),
-        Made(dataset="kg_trajectories", folder="kg", skipped="no knowledge graph was given"),
+        DataSetFigures(dataset="mcts_trajectories", folder="mcts", rows=12, calls=34, cost=0.5),
+        DataSetFigures(dataset="kg_trajectories", folder="kg", skipped="no knowledge graph was given"),
     ),
 )  # fmt: skip
 FAILED = [

@@ -17,7 +17,7 @@ from tests.support.bundle_rows import sample_documents
 from tests.support.bundle_world import write_documents
 from trailforge.flows.given import check_named
 from trailforge.flows.nights import windows
-from trailforge.flows.nights.makes import Make
+from trailforge.flows.nights.makes import PlannedDataSet
 from trailforge.flows.nights.replanning import begin
 from trailforge.flows.nights.windows import Choice, WindowPlan, find_files, read_plan, take, unfinished_windows
 from trailforge.pipelines.engine.files import exclusive, sha256_of
@@ -28,8 +28,8 @@ from trailforge.schemas import InvalidInput, OutputError, SourceDocument, to_dic
 
 DAY = date(2026, 11, 20)
 MAKES = (
-    Make(folder="bundles", dataset="document_bundles", preset="b"),
-    Make(folder="kg", dataset="kg_trajectories", preset="k", input="bundles", needs=("kg",)),
+    PlannedDataSet(folder="bundles", dataset="document_bundles", preset="b"),
+    PlannedDataSet(folder="kg", dataset="kg_trajectories", preset="k", input="bundles", needs=("kg",)),
 )
 PLAN = WindowPlan(
     day="2026-11-20", window_days=2, documents=("a.jsonl",), makes=MAKES, kg="",

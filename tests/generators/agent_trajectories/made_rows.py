@@ -8,7 +8,7 @@ from typing import Any
 
 from trailforge.evaluation.agents import AgentRun
 from trailforge.evaluation.results.metrics import EpisodeSetting, make_episode
-from trailforge.generators.agent_trajectories.rows import made_of, with_shares
+from trailforge.generators.agent_trajectories.rows import derive_fields, with_shares
 from trailforge.protocols import SEARCH_R1
 from trailforge.protocols.turns import Observation, Search, Turn
 from trailforge.schemas import Document, Hop, Message, Passage, Provenance, Question
@@ -91,5 +91,5 @@ def row_of(
             retriever="bm25",
         ),
     )  # fmt: skip
-    (row,) = with_shares([replace(row, **made_of(row, question))])
+    (row,) = with_shares([replace(row, **derive_fields(row, question))])
     return replace(row, **changes)

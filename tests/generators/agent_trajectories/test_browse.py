@@ -17,11 +17,11 @@ from tests.commands.test_evaluate import run
 from tests.support.browse_agent import ANSWER, Road
 from tests.support.model_server import running, stats
 from tests.support.warm import Running
-from trailforge.generators.agent_trajectories.choice import select
+from trailforge.generators.agent_trajectories.choice import choose_rows
 from trailforge.generators.agent_trajectories.estimate import prompts_of_calls
 from trailforge.generators.agent_trajectories.filters import AgentFilterConfig, judge_episode
 from trailforge.generators.agent_trajectories.long_episodes import LongEpisodeLimits
-from trailforge.generators.agent_trajectories.rows import made_of, searches_match, sft_rows
+from trailforge.generators.agent_trajectories.rows import derive_fields, searches_match, sft_rows
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.protocols.browse import timeline_of
 from trailforge.schemas import AgentTrajectory, InvalidInput, Question, SftRow, SupportingDocument, read_rows
@@ -215,7 +215,7 @@ def test_a_repeated_call_whose_result_was_taken_away_is_no_fault(row: AgentTraje
 
 def test_episodes_that_make_the_same_calls_are_one(row: AgentTrajectory) -> None:
     other = replace(row, uid="other", sample=1)
-    chosen = select([row, other], LIMITS)
+    chosen = choose_rows([row, other], LIMITS)
     assert [each.uid for each in chosen.kept] == [row.uid]
     assert [verdict.reason for _, verdict in chosen.rejected] == ["same_route"]
 
@@ -236,7 +236,7 @@ def test_an_unreadable_turn_is_shown_and_not_learnt(row: AgentTrajectory) -> Non
 def test_gold_pages_are_counted_again_from_the_question(row: AgentTrajectory) -> None:
     supporting = (SupportingDocument(id="elsewhere", title="Elsewhere"),)
     question = Question(id="q1", dataset="d", question=row.episode.question, answer=ANSWER, supporting=supporting)
-    browse = made_of(row, question)["episode"].browse
+    browse = derive_fields(row, question)["episode"].browse
     assert (browse.figures.gold_pages, browse.figures.gold_opened) == (1, 0)
 
 

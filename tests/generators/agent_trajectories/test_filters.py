@@ -14,15 +14,15 @@ from trailforge.evaluation.agents.search_o1 import SEARCHED_BEFORE
 from trailforge.filters import SURPLUS, first_rejection
 from trailforge.generators.agent_trajectories.choice import (
     SAME_ROUTE,
+    choose_rows,
     is_plainly_wrong,
     parting,
     preference_pairs,
-    select,
 )
 from trailforge.generators.agent_trajectories.evidence import find_hops, find_unread
 from trailforge.generators.agent_trajectories.filters import AgentFilterConfig, judge_episode
 from trailforge.generators.agent_trajectories.rows import (
-    made_of,
+    derive_fields,
     searches_match,
     sft_rows,
     used_calls,
@@ -389,7 +389,7 @@ def test_of_several_the_best_is_the_one_a_trainer_would_take() -> None:
     assert min(rows, key=lambda row: row.token_estimate).sample == 1
     order = []
     while rows:
-        (best,), _ = select(rows, replace(CONFIG, most=1, min_right_share=0.0))
+        (best,), _ = choose_rows(rows, replace(CONFIG, most=1, min_right_share=0.0))
         order.append(best.sample)
         rows = [row for row in rows if row.sample != best.sample]
     assert order == [3, 2, 1, 0]
@@ -397,7 +397,7 @@ def test_of_several_the_best_is_the_one_a_trainer_would_take() -> None:
 
 def test_where_bridges_may_be_guessed_a_query_that_reads_first_is_still_better() -> None:
     short = run_of([("Fritz Lang born", "0 1")], thoughts=["So.", "So."])
-    (best,), _ = select(drawn(short, run_of(), question=QUESTION), AgentFilterConfig(bridges="any", most=1))
+    (best,), _ = choose_rows(drawn(short, run_of(), question=QUESTION), AgentFilterConfig(bridges="any", most=1))
     assert best.sample == 1
 
 
@@ -406,7 +406,7 @@ def test_a_second_one_goes_another_way_or_is_left() -> None:
     reworded = run_of([("Metropolis director", "0"), ("Fritz Lang birthplace", "1")], question=ELSEWHERE)
     elsewhere = run_of([("Film Metropolis: director?", "10"), ("Lang: born?", "11")], question=ELSEWHERE)
     other_way = run_of([("where was its director born", "10"), ("Lang: born?", "11")], question=ELSEWHERE)
-    taken, rejected = select(drawn(run_of(question=ELSEWHERE), again, reworded, elsewhere, other_way), CONFIG)
+    taken, rejected = choose_rows(drawn(run_of(question=ELSEWHERE), again, reworded, elsewhere, other_way), CONFIG)
     assert [row.sample for row in taken] == [0, 4]
     assert [(row.sample, verdict.reason) for row, verdict in rejected] == [
         (1, SAME_ROUTE), (2, SAME_ROUTE), (3, SAME_ROUTE),
@@ -417,7 +417,7 @@ def test_the_one_that_guesses_less_is_the_better_one() -> None:
     """Be it longer."""
     guessing = run_of(thoughts=["I recall that it is Fritz Lang."], question=ELSEWHERE)
     sure = run_of(thoughts=["I do not know it, and so I will look it up at once."], question=ELSEWHERE)
-    (best,), rejected = select(drawn(guessing, sure), CONFIG)
+    (best,), rejected = choose_rows(drawn(guessing, sure), CONFIG)
     assert best.sample == 1 and [verdict.reason for _, verdict in rejected] == [SAME_ROUTE]
 
 
@@ -431,7 +431,7 @@ def test_the_one_that_guesses_less_is_the_better_one() -> None:
 )
 def test_of_twins_the_better_one_is_taken_though_it_was_drawn_later(thoughts: list[str]) -> None:
     twin, better = run_of(thoughts=thoughts, question=ELSEWHERE), run_of(question=ELSEWHERE)
-    (best,), rejected = select(drawn(twin, better), CONFIG)
+    (best,), rejected = choose_rows(drawn(twin, better), CONFIG)
     assert best.sample == 1 and [verdict.reason for _, verdict in rejected] == [SAME_ROUTE]
 
 
@@ -441,14 +441,14 @@ def test_a_search_that_rules_out_what_fits_too_is_worth_its_place() -> None:
     first = ("Who directed Metropolis?", "0 2")
     terse = run_of([first, FOUND[1]], thoughts=["I look it up.", "Fritz Lang has to be found."])
     closing = run_of([first, ("M?", "2"), FOUND[1]], thoughts=[*thoughts, "M is another film. Fritz Lang: Vienna."])
-    (best,), _ = select(drawn(terse, closing), replace(CONFIG, most=1))
+    (best,), _ = choose_rows(drawn(terse, closing), replace(CONFIG, most=1))
     assert best.sample == 1
 
 
 def test_the_cap_comes_last() -> None:
     other_way = run_of([("where was its director born", "10"), ("Lang: born?", "11")], question=ELSEWHERE)
     wordy = run_of(thoughts=["Hm, let me see now.", "Aha, so it is.", "Good, I know."], question=ELSEWHERE)
-    (first,), rejected = select(
+    (first,), rejected = choose_rows(
         drawn(wordy, run_of(answer="Linz", question=ELSEWHERE), run_of(question=ELSEWHERE), other_way),
         replace(CONFIG, most=1),
     )
@@ -463,7 +463,7 @@ def test_the_cap_comes_last() -> None:
 
 def test_a_right_answer_by_an_unread_bridge_is_the_worse_of_a_pair() -> None:
     rows = drawn(run_of(), ASKED_FOR, run_of(thoughts=LEAK), run_of(answer="Linz"), question=QUESTION)
-    taken, rejected = select(rows, CONFIG)
+    taken, rejected = choose_rows(rows, CONFIG)
     pairs = preference_pairs(taken, rejected, 3)
     assert [(pair.reason, pair.bad_uid) for pair in pairs] == [
         ("wrong_answer", rows[3].uid), ("unread_query", rows[1].uid),
@@ -475,7 +475,7 @@ def test_a_right_answer_by_an_unread_bridge_is_the_worse_of_a_pair() -> None:
 
 def test_a_pair_whose_worse_one_goes_wrong_later_says_so() -> None:
     """Its first turn may be as good a search as the other one's."""
-    taken, rejected = select(drawn(run_of(), run_of(), run_of([("Metropolis?", "0"), SECOND], "Linz")), CONFIG)
+    taken, rejected = choose_rows(drawn(run_of(), run_of(), run_of([("Metropolis?", "0"), SECOND], "Linz")), CONFIG)
     (pair,) = preference_pairs(taken, rejected, 3)
     assert pair.diverges_at == 2 and pair.parts_at_fault is False
 
@@ -500,7 +500,7 @@ def test_every_draw_is_taken_or_rejected_once_and_a_taken_one_by_no_filter(
 ) -> None:
     rows = with_shares([row_of(run, sample=n) for n, run in enumerate(runs)])
     config = AgentFilterConfig(most=most, min_right_share=share)
-    taken, rejected = select(rows, config)
+    taken, rejected = choose_rows(rows, config)
     assert sorted(row.sample for row in (*taken, *(row for row, _ in rejected))) == list(range(len(runs)))
     assert len(taken) <= most and len({row.uid for row in rows}) == len(rows)
     assert all(first_rejection(judge_episode(row, config)) is None for row in taken)
@@ -508,14 +508,14 @@ def test_every_draw_is_taken_or_rejected_once_and_a_taken_one_by_no_filter(
     assert all(row.right_draws / row.draws >= share for row in taken)
     assert not share or all(row.right_draws > 1 or row.draws == 1 for row in taken)
     assert len(taken) == most or SURPLUS not in {verdict.reason for _, verdict in rejected}
-    again = select([replace(row, filters=()) for row in rows], config)
+    again = choose_rows([replace(row, filters=()) for row in rows], config)
     assert again == (taken, rejected)
 
 
 @given(runs=st.lists(RUNS, min_size=1, max_size=8), most=st.integers(0, 3))
 def test_a_pair_is_right_against_wrong_after_one_prompt(runs: list[Any], most: int) -> None:
     rows = with_shares([row_of(run, sample=n) for n, run in enumerate(runs)])
-    taken, rejected = select(rows, AgentFilterConfig(min_right_share=0.0))
+    taken, rejected = choose_rows(rows, AgentFilterConfig(min_right_share=0.0))
     pairs = preference_pairs(taken, rejected, most)
     by_uid = {row.uid: row for row in rows}
     assert len(pairs) <= most and len({pair.bad_messages for pair in pairs}) == len(pairs)
@@ -601,9 +601,9 @@ def test_a_row_that_tells_other_searches_than_its_conversation_is_seen() -> None
 
 def test_what_follows_from_question_and_transcript_is_made_again() -> None:
     row = row_of()
-    assert all(getattr(row, name) == value for name, value in made_of(row, QUESTION).items())
+    assert all(getattr(row, name) == value for name, value in derive_fields(row, QUESTION).items())
     titled = replace(QUESTION, supporting=(SupportingDocument(title="M"),), decomposition=())
-    other = made_of(row, titled)
+    other = derive_fields(row, titled)
     assert other["episode"].scores.found_at == (None,) and other["gold_hops"] == ()
     assert len({row_of(sample=n).uid for n in range(5)}) == 5
 
@@ -617,7 +617,7 @@ def test_numbers_that_make_no_sense_are_refused_by_name(field: dict[str, Any]) -
 
 def paired(*runs: Any) -> list[tuple[str, str]]:
     """The answers of the better and the worse one of each pair of all draws on a question."""
-    taken, rejected = select(drawn(*runs, question=QUESTION), CONFIG)
+    taken, rejected = choose_rows(drawn(*runs, question=QUESTION), CONFIG)
     pairs = preference_pairs(taken, rejected, 9)
     return sorted((SEARCH_R1.answer_of(pair.good_messages), pair.bad_answer) for pair in pairs)
 
@@ -653,7 +653,7 @@ def test_no_pair_prefers_what_the_reward_ranks_lower() -> None:
     ],
 )
 def test_a_wrong_answer_alone_keeps_no_episode_from_teaching_its_searches(run: Any, teaches: bool) -> None:
-    chosen = select([row_of(run)], CONFIG)
+    chosen = choose_rows([row_of(run)], CONFIG)
     (row,) = chosen.kept or [row for row, _ in chosen.rejected]
     made = wrong_sft(row)
     assert bool(made) == teaches
@@ -665,5 +665,5 @@ def test_a_wrong_answer_alone_keeps_no_episode_from_teaching_its_searches(run: A
 
 
 def test_no_row_in_no_protocol_teaches_searches_alone() -> None:
-    (row,) = [row for row, _ in select([row_of(run_of(answer="Linz"), sft_protocol="")], CONFIG).rejected]
+    (row,) = [row for row, _ in choose_rows([row_of(run_of(answer="Linz"), sft_protocol="")], CONFIG).rejected]
     assert not wrong_sft(row)

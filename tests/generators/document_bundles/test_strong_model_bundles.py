@@ -29,7 +29,7 @@ import pytest
 
 from tests.support.strong_model import StrongModel, read_recording
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.episodes import EpisodeContext, planner_of
+from trailforge.generators.document_bundles.planned_episodes import EpisodeContext, planner_of
 from trailforge.generators.document_bundles.stages.episodes import episode_of
 from trailforge.generators.document_bundles.stages.questions import questions_of
 from trailforge.generators.document_bundles.write import BundleContext

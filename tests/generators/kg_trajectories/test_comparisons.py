@@ -11,9 +11,9 @@ import pytest
 from tests.support.kg_episodes import BORN, DIRECTOR, agent, context, store, turn
 from tests.support.rows import QUESTION
 from tests.support.scripted import prompt_text
+from trailforge.generators.kg_trajectories.choice import choose_rows, contrastive_pairs
 from trailforge.generators.kg_trajectories.config import KgGeneratorConfig, KgPromptNames, ReadingConfig
-from trailforge.generators.kg_trajectories.rows import made_of, reward_of
-from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
+from trailforge.generators.kg_trajectories.rows import derive_fields, reward_of
 from trailforge.generators.kg_trajectories.work import generate
 from trailforge.inference import Request
 from trailforge.protocols.episodes import EpisodeConfig
@@ -106,7 +106,7 @@ async def test_both_branches_are_searched_for_and_compared_without_another_searc
 async def test_a_wrong_conclusion_is_rejected_and_makes_a_pair_of_the_last_turn(graph: KgStore) -> None:
     one_passage = replace(GUIDED, top_k=1)  # two would bring both documents at once
     right, wrong = rows = (await generate(CITIES, context(graph, reader("no", "yes"), one_passage))).rows
-    chosen = select(rows)
+    chosen = choose_rows(rows)
     assert chosen.kept == (right,)
     assert [(row.uid, verdict.reason) for row, verdict in chosen.rejected] == [(wrong.uid, "wrong_answer")]
     (pair,) = contrastive_pairs(chosen.kept, chosen.rejected, 4)
@@ -185,5 +185,5 @@ async def test_the_reward_follows_from_the_row_without_an_encoder(graph: KgStore
     row, _ = await over_pages(graph, 0.8)
     config = KgGeneratorConfig(recall_similarity=0.8)
     assert reward_of(row, config.constants) == row.reward
-    assert made_of(row, QUESTION, config)["reward"] == row.reward
+    assert derive_fields(row, QUESTION, config)["reward"] == row.reward
     assert reward_of(row, KgGeneratorConfig().constants).r_recall == 0.5

@@ -14,8 +14,8 @@ import pytest
 from tests.support import world
 from tests.support.kg_agent import searched_store
 from tests.support.kg_episodes import context
+from trailforge.generators.kg_trajectories.choice import rests_on_form
 from trailforge.generators.kg_trajectories.config import KgGeneratorConfig, KgRunConfig
-from trailforge.generators.kg_trajectories.selection import rests_on_form
 from trailforge.generators.kg_trajectories.work import LIFE
 from trailforge.inference import Request
 from trailforge.protocols import KG_SEARCH

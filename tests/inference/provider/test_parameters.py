@@ -91,8 +91,8 @@ def test_what_cannot_be_sent_is_refused_before_anything_is(wrong: dict[str, Any]
 def test_a_preset_says_it_and_a_run_of_the_usual_form_keeps_its_hash() -> None:
     said = {"parameters": {"stream": True, "omit": ["seed"], "rename": {"max_tokens": "max_completion_tokens"}}}
     config = from_dict(ModelConfig, said)
-    assert config.parameters.left_out == ("seed",) and config.parameters.deciding == {"omit": ["seed"]}
-    assert ModelConfig().parameters.deciding == {}
+    assert config.parameters.left_out == ("seed",) and config.parameters.reply_settings == {"omit": ["seed"]}
+    assert ModelConfig().parameters.reply_settings == {}
     assert ClientConfig(base_url="http://x/v1", model="m").parameters == ModelConfig().parameters
     assert hash(dataclasses.replace(config.parameters)) == hash(config.parameters)
 

@@ -16,7 +16,7 @@ from trailforge.inference import ModelClient
 from trailforge.inference.provider.endings import read_ending
 from trailforge.inference.provider.errors import ServerError, read_error
 from trailforge.inference.provider.replies import ReadReply, find_error, read_body, read_models, read_reply
-from trailforge.inference.thoughts import ThoughtReader
+from trailforge.inference.reasoning import ThoughtReader
 from trailforge.retrieval.encoders.embeddings import EmbeddingsClient
 from trailforge.schemas import OutOfCredit, PromptRefused, ProviderError
 

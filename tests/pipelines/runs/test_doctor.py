@@ -20,7 +20,7 @@ from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.generate import KgWriterConfig
 from trailforge.inference import ModelClient, Reply, Request
 from trailforge.inference.ledgers.sqlite import SqliteLedger
-from trailforge.inference.thoughts import Reasoning
+from trailforge.inference.reasoning import Reasoning
 from trailforge.inference.vllm.server import VllmConfig
 from trailforge.pipelines.runs import doctor, doctor_search
 from trailforge.pipelines.runs.config import ModelConfig

@@ -19,16 +19,16 @@ import yaml
 from tests.support import finished_runs as made
 from tests.support.files import restate
 from tests.support.tiny_tokenizer import tiny_tokenizer
-from tests.training.test_frames import MODELS, tokenizer_of
+from tests.training.test_chat_marks import MODELS, tokenizer_of
 from trailforge.generators.sft_rows import without_answer
 from trailforge.schemas import ChatMessage, GroundTruth, InvalidInput, OutputError, RlRow, SftRow, from_dict
 from trailforge.schemas.text import count_conversation
 from trailforge.training.adapters.search_episodes import SearchSettings, read_settings
 from trailforge.training.adapters.slime import generate
+from trailforge.training.chat_marks import frame_of
 from trailforge.training.config import Scheduler, load_train_preset
 from trailforge.training.exports import TRAINERS, export
 from trailforge.training.exports.common import TEMPLATE, note_omissions
-from trailforge.training.frames import frame_of
 from trailforge.training.masks import (
     END,
     START,

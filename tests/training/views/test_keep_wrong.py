@@ -12,7 +12,7 @@ from tests.generators.agent_trajectories.made_rows import FOUND, QUESTION, row_o
 from tests.support import finished_runs as made
 from tests.training.views.test_build import ALL, build, reasons
 from trailforge.cli import app
-from trailforge.generators.agent_trajectories.choice import select
+from trailforge.generators.agent_trajectories.choice import choose_rows
 from trailforge.generators.agent_trajectories.filters import AgentFilterConfig
 from trailforge.generators.agent_trajectories.rows import sft_rows
 from trailforge.pipelines.engine.model_stage import rejected_row
@@ -30,7 +30,7 @@ def run(tmp_path: Path) -> Path:
     asked = [replace(QUESTION, id=f"q{n}", question=f"{n}: {QUESTION.question}") for n in range(16)]
     rows = {n: row_of(run_of(FOUND, answer="Linz", question=asked[n]), question=asked[n]) for n in WRONG}
     rows |= {n: row_of(run_of(FOUND[:1], answer="Linz", question=asked[n]), question=asked[n]) for n in POOR}
-    rejected = [each for n in (*WRONG, *POOR) for each in select([rows[n]], AgentFilterConfig()).rejected]
+    rejected = [each for n in (*WRONG, *POOR) for each in choose_rows([rows[n]], AgentFilterConfig()).rejected]
     right = [row_of(run_of(FOUND, question=asked[n]), question=asked[n]) for n in RIGHT]
     sft = [each for row in right for each in sft_rows(row, data_source="agent_trajectories")]
     aside = [rejected_row("filter", row.uid, against, to_dict(row)) for row, against in rejected]

@@ -15,7 +15,7 @@ from tests.support.bundle_rows import INSTRUMENT, ISLAND, QUESTIONS, WHEEL, samp
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.filters.answers import AnswerJudgeOptions
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.episodes import EpisodeContext, PlannedEpisodeConfig
+from trailforge.generators.document_bundles.planned_episodes import EpisodeContext, PlannedEpisodeConfig
 from trailforge.generators.document_bundles.search_thoughts import PlanThoughtConfig
 from trailforge.generators.document_bundles.stages.episodes import ANOTHER, SFT, TABLE, episode_of, episode_stage
 from trailforge.inference import ModelClient, Request

@@ -19,8 +19,8 @@ from tests.support.bundle_questions import question
 from tests.support.files import contents
 from trailforge.generators.document_bundles.config import BundleOutputConfig, BundleRunConfig, SelectionConfig
 from trailforge.generators.document_bundles.stages import selection
-from trailforge.generators.document_bundles.stages.selection import order_rows, select, sift
-from trailforge.generators.selecting import only_shard
+from trailforge.generators.document_bundles.stages.selection import order_rows, select, select_distinct
+from trailforge.generators.select_stage import only_shard
 from trailforge.pipelines.engine.shards import Shard, read_receipt
 from trailforge.pipelines.runs.accounting import check_balance
 from trailforge.retrieval.encoders.encoder import Encoder
@@ -72,7 +72,7 @@ def _asked(number: int, text: str, **changes: Any) -> BundleQuestion:
 
 def sifted(rows: list[BundleQuestion], **config: Any) -> tuple[list[str], list[tuple[str, str]]]:
     encoder: Encoder = ENCODER
-    kept, rejected = sift(rows, encoder, SelectionConfig(**config))
+    kept, rejected = select_distinct(rows, encoder, SelectionConfig(**config))
     return [row.uid for row in kept], [(row.uid, verdict.reason) for row, verdict in rejected]
 
 
@@ -84,7 +84,7 @@ def benchmark(folder: Path, *texts: str, name: str = "bench.jsonl") -> str:
 
 def test_different_questions_stay_with_two_more_scores() -> None:
     rows = asked(*QUESTIONS)
-    kept, rejected = sift(rows, ENCODER, SelectionConfig())
+    kept, rejected = select_distinct(rows, ENCODER, SelectionConfig())
     assert rejected == [] and [row.uid for row in kept] == ["q0", "q1", "q2", "q3"]
     for row in kept:
         assert [(s.name, s.passed) for s in row.filters] == [("duplicate_question", True), ("contaminated", True)]
@@ -113,7 +113,9 @@ def test_a_run_of_words_shared_with_a_benchmark_rejects_and_names_its_file(tmp_p
         benchmark(tmp_path, *QUESTIONS[3:], name="b.jsonl"),
     )
     encoder: Encoder = ENCODER
-    kept, rejected = sift(asked(*QUESTIONS), encoder, SelectionConfig(benchmarks=files, most_alike_benchmark=1.1))
+    kept, rejected = select_distinct(
+        asked(*QUESTIONS), encoder, SelectionConfig(benchmarks=files, most_alike_benchmark=1.1)
+    )
     assert [row.uid for row in kept] == ["q0", "q2"]
     assert [(row.uid, verdict.score, verdict.detail.split(" ")[0]) for row, verdict in rejected] == [
         ("q1", 1.0, "bench.jsonl"),

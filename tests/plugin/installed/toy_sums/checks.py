@@ -27,7 +27,7 @@ class SumChecks(RowChecks):
                 draft = added(questions[row.question_id], self.config)
                 if isinstance(draft, Verdict) or draft.answer != row.answer:
                     self.problem(name, row.uid, "its answer is no sum")
-            standing = {row.uid: row for row in self.standing("sums", name, Sum)}
+            standing = {row.uid: row for row in self.stored_rows("sums", name, Sum)}
             for row in self.rows("sft", name, SftRow):
                 if row not in rows_for_sft(standing[row.trajectory_uid], self.config):
                     self.problem(name, row.uid, "this SFT row is not what its sum gives")

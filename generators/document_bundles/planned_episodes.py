@@ -15,7 +15,7 @@ from typing import Literal
 
 from trailforge.filters import first_rejection
 from trailforge.filters.answers import AnswerJudgeOptions, open_scorer
-from trailforge.filters.episodes import (
+from trailforge.filters.bundle_episodes import (
     EpisodeFilterConfig,
     count_idle_searches,
     count_needless_edges,
@@ -27,8 +27,8 @@ from trailforge.filters.episodes import (
 )
 from trailforge.generators.document_bundles import search_thoughts
 from trailforge.generators.document_bundles.episode_rows import (
+    derive_fields,
     found_evidence,
-    made_of,
     search_of,
     uid_of,
 )
@@ -355,7 +355,7 @@ class _Work:
             evidence_found=found_evidence(row, results),
             thoughts=thoughts,
             scored_by=scored[1],
-            **made_of(messages, row, scored[0]),
+            **derive_fields(messages, row, scored[0]),
             provenance=self.context.provenance(
                 f"bundle_questions:{row.uid}",
                 self.context.config.prompt_version,

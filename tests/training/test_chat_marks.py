@@ -21,7 +21,7 @@ from tests.training.tiny import (
 )
 from trailforge.protocols.environment import Environment
 from trailforge.schemas import ChatMessage, InvalidInput
-from trailforge.training.frames import CHATML, END, START, frame_of, own_frame
+from trailforge.training.chat_marks import CHATML, END, START, frame_of, own_frame
 from trailforge.training.masks import masked_tokens, observation_ids, prepare_tokenizer, prompt_ids, teach
 from trailforge.training.trl.rl import train_rl
 from trailforge.training.weights import load_tokenizer

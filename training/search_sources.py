@@ -19,7 +19,7 @@ from trailforge.schemas import Document, InvalidInput, Question, SourceDocument
 from trailforge.training.sets.runs import open_runs
 
 
-def open_environment(
+def open_training_environment(
     protocol: str,
     documents: Sequence[Path],
     *,

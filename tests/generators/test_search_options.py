@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trailforge.generators.searched import SEARCHED, search_given
+from trailforge.generators.search_options import SEARCHED, search_given
 from trailforge.pipelines.dataset import resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.runs.config import read_config

@@ -9,7 +9,7 @@ import pytest
 from tests.inference.support import answer, chat, config, model_server, reply_to
 from trailforge.inference import Meter, ModelClient, Reply, Request
 from trailforge.inference.ledgers.sqlite import SqliteLedger
-from trailforge.inference.thoughts import ThoughtReader, drop_thoughts, split_turn
+from trailforge.inference.reasoning import ThoughtReader, drop_thoughts, split_turn
 from trailforge.protocols.episodes import turn_text
 from trailforge.schemas import MalformedReply, ProviderError
 

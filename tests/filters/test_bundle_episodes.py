@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.bundle_rows import CHURCH, ISLAND, sample_documents
 from tests.support.scripted import ScriptedModel
-from trailforge.filters.episodes import (
+from trailforge.filters.bundle_episodes import (
     EpisodeFilterConfig,
     answer_before_search,
     count_idle_searches,
@@ -26,7 +26,7 @@ from trailforge.filters.episodes import (
     unfounded_thought,
     unread_figure,
 )
-from trailforge.generators.document_bundles.episodes import EpisodeContext, PlannedEpisodeConfig, make_episodes
+from trailforge.generators.document_bundles.planned_episodes import EpisodeContext, PlannedEpisodeConfig, make_episodes
 from trailforge.inference import Meter
 from trailforge.protocols.nl_dag import SearchPlan
 from trailforge.retrieval import RetrieverConfig, local_tools

@@ -17,9 +17,9 @@ from tests.training.tiny import Scripted, rl_rows
 from trailforge.protocols import REACT
 from trailforge.protocols.environment import Environment
 from trailforge.schemas import ChatMessage, InvalidInput, Passage
+from trailforge.training.batched_turns import EpisodeLoop
 from trailforge.training.generation import Continuation
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out
-from trailforge.training.turns import EpisodeLoop
 
 LIMITS = RolloutLimits(max_tokens=3000, max_observation_tokens=100)
 TURN_S = 0.2
@@ -72,7 +72,7 @@ def rolled(generator: Any, tokenizer: Any, environment: Environment, count: int)
 
 def test_a_slow_search_holds_up_its_own_episode_alone(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others wait for it once, for a moment, and stay together; it comes back when they have answered."""
-    monkeypatch.setattr("trailforge.training.turns._LEAST_WAIT_S", 1.0)
+    monkeypatch.setattr("trailforge.training.batched_turns._LEAST_WAIT_S", 1.0)
     generator = Slow(tokenizer, searching_for([0.001, 0.001, 0.001, 60], 3))
 
     class UntilOthersAnswer(Sleepy):
@@ -89,8 +89,8 @@ def test_a_slow_search_holds_up_its_own_episode_alone(tokenizer: Any, monkeypatc
 
 def test_searches_go_on_while_others_are_generated(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """In another thread: one begins and ends within a generation that it is late for."""
-    monkeypatch.setattr("trailforge.training.turns._LEAST_WAIT_S", 0.02)
-    monkeypatch.setattr("trailforge.training.turns._WAIT_SHARE", 0.0)
+    monkeypatch.setattr("trailforge.training.batched_turns._LEAST_WAIT_S", 0.02)
+    monkeypatch.setattr("trailforge.training.batched_turns._WAIT_SHARE", 0.0)
     is_late, has_searched, seen = threading.Event(), threading.Event(), list[bool]()
 
     class Generating(Scripted):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from trailforge.filters import scores_of
 from trailforge.filters.kg import AcceptedQuestions, same_facts
 from trailforge.generators.kg_questions import NAME as TABLE
-from trailforge.generators.selecting import finish_selection, read_candidates, write_parts
+from trailforge.generators.select_stage import finish_selection, read_candidates, write_parts
 from trailforge.pipelines import StageRun
 from trailforge.pipelines.engine import file_entry, missing_shards, write_text
 from trailforge.schemas import KgQuestion, Question, Verdict, to_dict
@@ -22,7 +22,7 @@ def select(run: StageRun) -> None:
     """Write `kg_questions/`, `questions.jsonl`, and the rejected questions, unless that is done."""
     folder = run.folder
     for shard in missing_shards(folder, run.shards):
-        kept, rejected = sift(read_candidates(folder, run.before, KgQuestion))
+        kept, rejected = select_distinct(read_candidates(folder, run.before, KgQuestion))
         files, _ = write_parts(folder, TABLE, KgQuestion, kept, run.config.output.shard_size)
         (folder / JSONL).unlink(missing_ok=True)  # of an earlier try
         if kept:
@@ -31,7 +31,7 @@ def select(run: StageRun) -> None:
         finish_selection(folder, shard, kept, rejected, files)
 
 
-def sift(candidates: Iterable[KgQuestion]) -> tuple[list[KgQuestion], list[tuple[KgQuestion, Verdict]]]:
+def select_distinct(candidates: Iterable[KgQuestion]) -> tuple[list[KgQuestion], list[tuple[KgQuestion, Verdict]]]:
     """Return the questions that stay, with one more score each, and the others with the reason. Of two that ask the
     same the first stays."""
     asked = AcceptedQuestions()

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from tests.filters.kg.test_episodes import FIRST, SECOND, episode, step, triple
 from tests.support.kg_episodes import turn
 from trailforge.filters.kg.episodes import ungrounded_answer
-from trailforge.generators.kg_trajectories.rows import kg_sft_row
-from trailforge.generators.kg_trajectories.selection import (
+from trailforge.generators.kg_trajectories.choice import (
+    choose_rows,
     common_prefix,
     contrastive_pairs,
     parting,
     rests_on_form,
-    select,
     truth_of,
 )
+from trailforge.generators.kg_trajectories.rows import kg_sft_row
 from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.environment import labels
 from trailforge.protocols.transcripts import pay
@@ -75,7 +75,7 @@ LOST = {
 @pytest.mark.parametrize("name", LOST)
 def test_a_pair_parts_where_the_bad_one_goes_wrong(name: str) -> None:
     bad, is_pair = LOST[name]
-    (against,) = [verdict for row, verdict in select([bad]).rejected] or [None]
+    (against,) = [verdict for row, verdict in choose_rows([bad]).rejected] or [None]
     assert against is not None
     place = parting(GOOD, bad)
     assert (place is not None) == is_pair
@@ -92,7 +92,7 @@ def test_the_good_one_of_a_pair_is_not_faulty_there_itself() -> None:
 
 def test_pairs_compare_accuracy_and_not_what_searches_were_spared() -> None:
     amiss = told(FIRST, asking(SECOND, "died"))
-    (against,) = (verdict for _, verdict in select([amiss]).rejected)
+    (against,) = (verdict for _, verdict in choose_rows([amiss]).rejected)
     spared = replace(amiss, reward=replace(amiss.reward, total=1.556))
     (pair,) = contrastive_pairs([GOOD], [(spared, against)], 4)
     assert (pair.good_reward, pair.bad_reward) == (1.5, 1.556)
@@ -102,7 +102,7 @@ def test_pairs_compare_accuracy_and_not_what_searches_were_spared() -> None:
 
 def test_of_those_that_go_wrong_alike_one_is_paired() -> None:
     amiss = [told(FIRST, asking(SECOND, "died", answer=a), answer=a, uid=a) for a in ("Vienna", "Lviv", "Rome", "Lviv")]
-    rejected = select(amiss).rejected
+    rejected = choose_rows(amiss).rejected
     assert [verdict.reason for _, verdict in rejected] == ["unfitting_relation", *["wrong_answer"] * 3]
     (pair,) = contrastive_pairs([GOOD], rejected, 9)
     worst = min(row.reward.total for row, _ in rejected)
@@ -123,7 +123,7 @@ def test_a_turn_that_cannot_be_read_is_the_worse_one() -> None:
 @pytest.mark.parametrize("answer", ["Vienna and its suburbs", "the Vienna of old or so", "Vienna & Graz"])
 def test_no_pair_of_a_right_answer_by_another_name(answer: str) -> None:
     near = told(FIRST, replace(FIT, answer=answer), answer=answer)
-    (against,) = (verdict for _, verdict in select([near]).rejected)
+    (against,) = (verdict for _, verdict in choose_rows([near]).rejected)
     assert against.reason == "wrong_answer" and rests_on_form(near)
     assert contrastive_pairs([GOOD], [(near, against)], 4) == []
     assert contrastive_pairs([GOOD], [(replace(near, judge_score=0.7), against)], 4) == []
@@ -150,7 +150,7 @@ def worded(row: KgTrajectory, thought: str) -> KgTrajectory:
 
 def test_a_pair_goes_on_as_the_bad_one_up_to_its_mistake() -> None:
     bad = worded(told(FIRST, asking(SECOND, "died")), "I begin with the film.")
-    (against,) = (verdict for _, verdict in select([bad]).rejected)
+    (against,) = (verdict for _, verdict in choose_rows([bad]).rejected)
     assert common_prefix(GOOD.messages, bad.messages) == 2
     (pair,) = contrastive_pairs([GOOD], [(bad, against)], 4)
     assert (pair.diverges_at, pair.good_uid, pair.bad_uid) == (4, GOOD.uid, bad.uid)
@@ -185,7 +185,7 @@ DRAWS = st.tuples(*map(st.sampled_from, STEPS)).map(lambda steps: told(*steps, a
 @settings(max_examples=30, deadline=None)
 @given(drawn=st.lists(DRAWS, max_size=8))
 def test_every_pair_parts_at_a_first_mistake_and_no_two_alike(drawn: list[KgTrajectory]) -> None:
-    chosen = select([replace(row, sample=n, uid=str(n)) for n, row in enumerate(drawn)])
+    chosen = choose_rows([replace(row, sample=n, uid=str(n)) for n, row in enumerate(drawn)])
     rows = {row.uid: row for row in (*chosen.kept, *(row for row, _ in chosen.rejected))}
     pairs = contrastive_pairs(chosen.kept, chosen.rejected, 9)
     for pair in pairs:
@@ -212,7 +212,7 @@ def as_read(row: KgTrajectory, **changes: Any) -> KgTrajectory:
 
 
 def pairs_of(*rows: KgTrajectory) -> list[tuple[str, str]]:
-    chosen = select(rows)
+    chosen = choose_rows(rows)
     pairs = contrastive_pairs(chosen.kept, chosen.rejected, 9)
     return sorted((KG_SEARCH.answer_of(pair.good_messages), KG_SEARCH.answer_of(pair.bad_messages)) for pair in pairs)
 
@@ -233,7 +233,7 @@ def test_no_pair_prefers_what_the_reward_ranks_lower() -> None:
     again = replace(FIT, query="And where exactly?")
     amiss = as_read(told(FIRST, asking(SECOND, "died")), supporting=supporting)
     good = as_read(told(FIRST, FIT, again), supporting=supporting)
-    (against,) = (verdict for row, verdict in select([amiss]).rejected)
+    (against,) = (verdict for row, verdict in choose_rows([amiss]).rejected)
     assert parting(good, amiss) is not None
     assert pay(amiss.messages, truth_of(amiss)) > pay(good.messages, truth_of(good))
     assert contrastive_pairs([good], [(amiss, against)], 4) == []

@@ -69,7 +69,7 @@ class EpisodeSelectionConfig:
     """Units of reward that full similarity costs when the next episode is chosen."""
 
 
-def select(
+def choose_rows(
     candidates: Sequence[KgTrajectory], config: EpisodeSelectionConfig = EpisodeSelectionConfig()
 ) -> Chosen[KgTrajectory]:
     """Select the best of the episodes that all filters keep: those that guess least, then as `_rank` orders them. None
