@@ -12,7 +12,6 @@ from trailforge.doors import lazy_names
 
 if TYPE_CHECKING:
     from trailforge.filters.answers import is_same_list as is_same_list
-    from trailforge.filters.base import SURPLUS as SURPLUS
     from trailforge.filters.base import count_faults as count_faults
     from trailforge.filters.base import first_rejection as first_rejection
     from trailforge.filters.base import mentions_any as mentions_any
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from trailforge.filters.facts import is_plainly_stated as is_plainly_stated
     from trailforge.filters.gold_hops import follows_gold as follows_gold
     from trailforge.filters.gold_hops import golds_of_hops as golds_of_hops
-    from trailforge.filters.gold_hops import misses_own_hop as misses_own_hop
-    from trailforge.filters.gold_hops import own_hop as own_hop
+    from trailforge.filters.gold_hops import missed_hop as missed_hop
     from trailforge.filters.grounding import bears_out as bears_out
     from trailforge.filters.grounding import given_answers as given_answers
     from trailforge.filters.grounding import is_computed as is_computed

@@ -72,10 +72,11 @@ def gold_wording(row: Trajectory) -> Sequence[str]:
     return row.plan if row.origin == "oracle" and row.reflection_error != "decomposition" else ()
 
 
-def misses_own_hop(step: Step, question: Question, gold_wording: Sequence[str] = ()) -> bool:
-    """Say whether a step that asks a gold hop's very question answers otherwise than the hop. See `own_hop`."""
+def missed_hop(step: Step, question: Question, gold_wording: Sequence[str] = ()) -> int | None:
+    """Return the gold hop, 0-based, whose very question a step asks and answers otherwise; None where there is none.
+    See `own_hop`."""
     hop = own_hop(step, question, gold_wording)
-    return hop is not None and not _is_one_of(step.answer, golds_of_hops(question)[hop])
+    return None if hop is None or _is_one_of(step.answer, golds_of_hops(question)[hop]) else hop
 
 
 def _plain(text: str) -> str:

@@ -15,7 +15,7 @@ from trailforge.filters.gold_hops import (
     gold_wording,
     hops_found,
     misplaced_hops,
-    misses_own_hop,
+    missed_hop,
     own_hop,
     unfound_hops,
 )
@@ -305,7 +305,7 @@ def _without_hop(row: Trajectory, question: Question, every_answer: bool) -> lis
     wrong = []
     for (step, hops), asked in zip(before, own, strict=True):
         if asked is not None:
-            if asked not in hops and misses_own_hop(step, question, wording):
+            if asked not in hops and missed_hop(step, question, wording) is not None:
                 gold = question.decomposition[asked].answer
                 wrong.append(f"{step.answer!r} is not the answer of its gold hop, {gold!r}")
             continue

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
 from trailforge.filters import DOUBTFUL, first_rejection, reject_surplus, scores_of
 from trailforge.filters.guesses import count_remembering
 from trailforge.filters.ways import ask_about_the_same, rank_way
+from trailforge.generators.agent_trajectories.config import AgentRunConfig
 from trailforge.generators.agent_trajectories.evidence import (
     facts_to_read,
     find_hops,
@@ -17,19 +19,32 @@ from trailforge.generators.agent_trajectories.evidence import (
     way_of,
 )
 from trailforge.generators.agent_trajectories.filters import (
+    KNOWN,
     LACKING,
     UNREAD,
     AgentFilterConfig,
     answer_before_read,
     judge_episode,
+    known_from_memory,
 )
 from trailforge.generators.agent_trajectories.long_episodes import rank_calls, share_calls
 from trailforge.generators.pairs import best_pair, common_prefix, distinct_pairs, make_pair
+from trailforge.generators.search_options import unlike_named
 from trailforge.pipelines import Chosen
 from trailforge.protocols import PROTOCOLS, make_truth, read_transcript
 from trailforge.rewards import is_near_miss, is_never_quoted
 from trailforge.rewards.episode import is_stated, knows_that_unknown
-from trailforge.schemas import AgentTrajectory, ContrastivePair, GroundTruth, Verdict
+from trailforge.schemas import (
+    AgentTrajectory,
+    ContrastivePair,
+    FromMemory,
+    GroundTruth,
+    InvalidInput,
+    Question,
+    RejectedRow,
+    Verdict,
+    from_dict,
+)
 
 SAME_ROUTE, WRONG = "same_route", "wrong_answer"
 _MOST_SHARED = 0.5
@@ -221,3 +236,20 @@ def _pair(good: AgentTrajectory, bad: AgentTrajectory, verdict: Verdict, place: 
         bad_answer=bad.episode.answer,
         parts_at_fault=place in unread_turns(bad) or len(bad.episode.messages) == place + 1,
     )
+
+
+def unlike_memory(row: RejectedRow, question: Question, config: AgentRunConfig) -> str:
+    """Return why a question was wrongly left out as known from memory; empty where it is known, or was left out
+    for an error."""
+    if row.reason != KNOWN:
+        return unlike_named(row, question)
+    try:
+        memory = from_dict(FromMemory, json.loads(row.payload))
+    except (ValueError, TypeError, InvalidInput) as error:
+        return f"this rejected row holds no answers from memory ({error})"
+    if (memory.question, memory.golds) != (question.question, question.golds):
+        return "these answers from memory are to another question"
+    verdict = known_from_memory(memory, most=config.filters.max_known_share)
+    told = Verdict(keep=False, reason=row.reason, score=row.score, detail=row.detail)
+    is_told = memory.draws == config.generator.memory.draws and verdict == told
+    return "" if is_told else "it was left out for another reason than what the model knows"

@@ -219,3 +219,12 @@ def _sft_row(row: AgentTrajectory, messages: Sequence[Message], uid: str, data_s
         provenance=row.provenance,
         right_by=find_right_by(episode.answer, truth, "title" if is_titled else "judge"),
     )
+
+
+def without_time(run: AgentRun) -> AgentRun:
+    """Return a run as a row keeps it: without what depends on a clock, and without texts that its messages hold."""
+    searches = tuple(replace(search, seconds=0.0) for search in run.searches)
+    browse = run.browse
+    if browse is not None:
+        browse = replace(browse, calls=tuple(replace(call, seconds=0.0) for call in browse.calls))
+    return replace(run, searches=searches, browse=browse, shown=())

@@ -6,7 +6,6 @@ read_questions | cut into shards | ask from memory, n draws, choose, read again 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -16,19 +15,26 @@ from trailforge.evaluation.agents import AgentRun, AgentTools
 from trailforge.evaluation.results import EpisodeSetting, make_episode, read_texts
 from trailforge.filters import answer_in_question
 from trailforge.generators.agent_trajectories import DRAW, EPISODE, FILTER, NAME
-from trailforge.generators.agent_trajectories.choice import choose_rows, is_well_searched, preference_pairs, unread_rows
+from trailforge.generators.agent_trajectories.choice import (
+    choose_rows,
+    is_well_searched,
+    preference_pairs,
+    unlike_memory,
+    unread_rows,
+)
 from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, READ_FACT, AgentRunConfig
 from trailforge.generators.agent_trajectories.evidence import facts_to_read, read_by
-from trailforge.generators.agent_trajectories.filters import KNOWN, known_from_memory, may_be_right
+from trailforge.generators.agent_trajectories.filters import known_from_memory, may_be_right
 from trailforge.generators.agent_trajectories.rows import (
     derive_fields,
     searches_match,
     sft_rows,
     with_shares,
     with_verdict,
+    without_time,
 )
 from trailforge.generators.answer_reading import PURPOSE, choose_read, read_facts, read_passages
-from trailforge.generators.search_options import count_support, unlike_named
+from trailforge.generators.search_options import count_support
 from trailforge.generators.sft_rows import without_answer
 from trailforge.inference import Asker, Meter, ModelClient, Sampling, fill
 from trailforge.inference.judge import Judged, grade
@@ -59,13 +65,9 @@ from trailforge.schemas import (
     ContrastivePair,
     Document,
     FromMemory,
-    InvalidInput,
     Question,
-    RejectedRow,
     SftRow,
     SourceDocument,
-    Verdict,
-    from_dict,
     to_dict,
 )
 
@@ -200,23 +202,6 @@ def problems_of(row: AgentTrajectory, question: Question, checks: RowChecks) -> 
     asked = facts_to_read(row) if checks.config.generator.answer_check != "off" else ()
     if [each.question for each in row.readings] != [fact.question for fact in asked]:
         yield "what its answer rests on was not read once more, or something else was"
-
-
-def unlike_memory(row: RejectedRow, question: Question, config: AgentRunConfig) -> str:
-    """Return why a question was wrongly left out as known from memory; empty where it is known, or was left out
-    for an error."""
-    if row.reason != KNOWN:
-        return unlike_named(row, question)
-    try:
-        memory = from_dict(FromMemory, json.loads(row.payload))
-    except (ValueError, TypeError, InvalidInput) as error:
-        return f"this rejected row holds no answers from memory ({error})"
-    if (memory.question, memory.golds) != (question.question, question.golds):
-        return "these answers from memory are to another question"
-    verdict = known_from_memory(memory, most=config.filters.max_known_share)
-    told = Verdict(keep=False, reason=row.reason, score=row.score, detail=row.detail)
-    is_told = memory.draws == config.generator.memory.draws and verdict == told
-    return "" if is_told else "it was left out for another reason than what the model knows"
 
 
 def wrong_sft(row: AgentTrajectory) -> list[SftRow]:
@@ -375,15 +360,6 @@ class _Work:
     def _asker(self, meter: Meter) -> Asker:
         style, priority = self.context.config.generator.style, 2 * (self.question.hop_count or 0)
         return self.context.asker(meter, style, priority=priority)
-
-
-def without_time(run: AgentRun) -> AgentRun:
-    """Return a run as a row keeps it: without what depends on a clock, and without texts that its messages hold."""
-    searches = tuple(replace(search, seconds=0.0) for search in run.searches)
-    browse = run.browse
-    if browse is not None:
-        browse = replace(browse, calls=tuple(replace(call, seconds=0.0) for call in browse.calls))
-    return replace(run, searches=searches, browse=browse, shown=())
 
 
 def _environment(question: Question, context: AgentContext) -> Environment:

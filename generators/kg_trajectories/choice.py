@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from trailforge.filters import DOUBTFUL, SURPLUS, first_rejection, reject_surplus
+from trailforge.filters import DOUBTFUL, first_rejection, reject_surplus
 from trailforge.filters.kg import (
     KgEpisodeFilterConfig,
     count_guesses,
@@ -50,7 +50,7 @@ TOO_SIMILAR = "too_similar"
 WRONG = "wrong_answer"
 _OF_ANSWER = frozenset({WRONG, "ungrounded_answer", "unstated_answer", "other_answers"})
 """Reasons that judge the answer alone, and not what was searched."""
-NO_CONTRAST = frozenset({"duplicate_episode", DOUBTFUL, SURPLUS, TOO_SIMILAR})
+NO_CONTRAST = frozenset({"duplicate_episode", DOUBTFUL, "surplus", TOO_SIMILAR})
 """Reasons for rejection that say nothing against an episode itself."""
 _SURELY_WRONG = 0.2
 """The judge's highest score of an answer that is wrong, whatever it is called."""

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trailforge.filters import follows_gold, is_grounded, misses_own_hop, own_hop, supports
+from trailforge.filters import follows_gold, is_grounded, missed_hop, supports
 from trailforge.generators.mcts_trajectories.telling.story import PROMPTS, ReasoningRows, Story, narrate, read_on
 from trailforge.generators.mcts_trajectories.telling.thoughts import ThoughtsConfig
 from trailforge.inference import Asker, Meter
@@ -303,7 +303,7 @@ def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunne
 
 def find_fault(step: Step, question: Question) -> Fault | None:
     """Find an answer that no passage states, or that is not its gold hop's, which a passage may state."""
-    if misses_own_hop(step, question) and (hop := own_hop(step, question)) is not None:
+    if (hop := missed_hop(step, question)) is not None:
         gold = question.decomposition[hop].answer
         return "misread" if any(supports(passage, step.query, gold) for passage in step.passages) else "missed"
     return None if is_grounded(step) else "missed"

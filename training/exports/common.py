@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from trailforge.retrieval.backends import BACKENDS
 from trailforge.rewards.episode import reward_preset
 from trailforge.schemas import ChatMessage, NativeMessage, PreferenceRow, RlRow, SftRow, to_dict
 from trailforge.training.chat_marks import CHATML, Frame
-from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainPreset
+from trailforge.training.config import TrainPreset
 from trailforge.training.masks import END, START, TRAINING_TEMPLATE
 from trailforge.training.sets.files import SPLITS, TABLES, TrainingSet
 
@@ -341,34 +341,6 @@ def search_settings(preset: TrainPreset) -> dict[str, object]:
 
 SHUFFLES = """{} shuffles the rows, which stand in the order of learning, and has no option for that: no row is lost,
 easy before hard is. What that order is worth has not been measured."""
-
-
-def note_omissions(numbers: SftConfig | RlConfig, schedulers: Container[Scheduler]) -> str:
-    """Write a note on what of the preset the command cannot express, or nothing.
-
-    `schedulers`: those the trainer knows.
-    """
-    notes = []
-    if isinstance(numbers, RlConfig) and numbers.kl.end is not None:
-        notes.append(f"the weight of the KL term falls from {numbers.kl.start} to {numbers.kl.end} over the steps")
-    if numbers.scheduler not in schedulers:
-        notes.append(f"the learning rate falls ({numbers.scheduler})")
-    return f"\n\nIn the preset {', and '.join(notes)}; with this command it does not." if notes else ""
-
-
-def save_interval(numbers: SftConfig | RlConfig) -> int:
-    """Return the steps between checkpoints as verl and slime count them: in RL a step is all updates on the same
-    episodes.
-    """
-    return -(-numbers.save_steps // (numbers.updates_per_step if isinstance(numbers, RlConfig) else 1))
-
-
-def prompt_room(training_set: TrainingSet) -> int:
-    """Return room for every prompt, in tokens: twice the longest one, as the model may use another tokenizer than the
-    set.
-    """
-    longest = max(count.longest for count in training_set.manifest.counts if count.table == "rl")
-    return -(-2 * longest // 512) * 512
 
 
 def fence(command: str) -> str:

@@ -19,14 +19,13 @@ from trailforge.training.exports.common import (
     fence,
     has,
     marked_row,
-    note_omissions,
     one_command,
     readme,
-    save_interval,
     schema,
     search_settings,
     template_note,
 )
+from trailforge.training.exports.numbers import note_omissions, save_interval
 from trailforge.training.exports.verl import RL, rl_row
 
 _TURNS = pa.list_(pa.struct([("role", STR), ("content", STR), ("step_loss_mask", INT)]))

@@ -36,12 +36,9 @@ from trailforge.training.exports.common import (
     Row,
     fence,
     has,
-    note_omissions,
     one_command,
     prompt,
-    prompt_room,
     readme,
-    save_interval,
     schema,
     search_settings,
     sft_row,
@@ -49,6 +46,7 @@ from trailforge.training.exports.common import (
     truth_json,
     validation_of,
 )
+from trailforge.training.exports.numbers import note_omissions, prompt_room, save_interval
 from trailforge.training.sets.files import SPLITS, open_set, questions_left
 
 AGENT = "trailforge_search"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.generators.agent_trajectories.made_rows import FOUND, QUESTION, row_of, run_of
 from trailforge.evaluation.agents.search_o1 import SEARCHED_BEFORE
-from trailforge.filters import SURPLUS, first_rejection
+from trailforge.filters import first_rejection
 from trailforge.generators.agent_trajectories.choice import (
     SAME_ROUTE,
     choose_rows,
@@ -454,7 +454,7 @@ def test_the_cap_comes_last() -> None:
     )
     assert first.sample == 2
     assert [(row.sample, verdict.reason) for row, verdict in rejected] == [
-        (0, SAME_ROUTE), (1, "wrong_answer"), (3, SURPLUS),
+        (0, SAME_ROUTE), (1, "wrong_answer"), (3, "surplus"),
     ]  # fmt: skip
     wrong = rejected[1][0]
     assert all({each.name for each in row.filters} >= {"wrong_answer", "right_by_chance"} for row in (first, wrong))
@@ -507,7 +507,7 @@ def test_every_draw_is_taken_or_rejected_once_and_a_taken_one_by_no_filter(
     assert all(not verdict.keep for _, verdict in rejected)
     assert all(row.right_draws / row.draws >= share for row in taken)
     assert not share or all(row.right_draws > 1 or row.draws == 1 for row in taken)
-    assert len(taken) == most or SURPLUS not in {verdict.reason for _, verdict in rejected}
+    assert len(taken) == most or "surplus" not in {verdict.reason for _, verdict in rejected}
     again = choose_rows([replace(row, filters=()) for row in rows], config)
     assert again == (taken, rejected)
 

@@ -14,7 +14,7 @@ from tests.training.exports.commands import command_in, read, verl_settings
 from trailforge.schemas import InvalidInput
 from trailforge.training.config import LoraConfig, TrainPreset, load_train_preset
 from trailforge.training.exports import TRAINERS, export
-from trailforge.training.exports.common import save_interval
+from trailforge.training.exports.numbers import save_interval
 from trailforge.training.exports.verl import VerlFiles, VerlOptions
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig

@@ -28,7 +28,8 @@ from trailforge.training.adapters.slime import generate
 from trailforge.training.chat_marks import frame_of
 from trailforge.training.config import Scheduler, load_train_preset
 from trailforge.training.exports import TRAINERS, export
-from trailforge.training.exports.common import TEMPLATE, note_omissions
+from trailforge.training.exports.common import TEMPLATE
+from trailforge.training.exports.numbers import note_omissions
 from trailforge.training.masks import (
     END,
     START,

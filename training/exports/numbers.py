@@ -1,0 +1,36 @@
+"""Numbers of a preset as the commands of other trainers give them."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from trailforge.training.config import RlConfig, Scheduler, SftConfig
+from trailforge.training.sets.files import TrainingSet
+
+
+def note_omissions(numbers: SftConfig | RlConfig, schedulers: Container[Scheduler]) -> str:
+    """Write a note on what of the preset the command cannot express, or nothing.
+
+    `schedulers`: those the trainer knows.
+    """
+    notes = []
+    if isinstance(numbers, RlConfig) and numbers.kl.end is not None:
+        notes.append(f"the weight of the KL term falls from {numbers.kl.start} to {numbers.kl.end} over the steps")
+    if numbers.scheduler not in schedulers:
+        notes.append(f"the learning rate falls ({numbers.scheduler})")
+    return f"\n\nIn the preset {', and '.join(notes)}; with this command it does not." if notes else ""
+
+
+def save_interval(numbers: SftConfig | RlConfig) -> int:
+    """Return the steps between checkpoints as verl and slime count them: in RL a step is all updates on the same
+    episodes.
+    """
+    return -(-numbers.save_steps // (numbers.updates_per_step if isinstance(numbers, RlConfig) else 1))
+
+
+def prompt_room(training_set: TrainingSet) -> int:
+    """Return room for every prompt, in tokens: twice the longest one, as the model may use another tokenizer than the
+    set.
+    """
+    longest = max(count.longest for count in training_set.manifest.counts if count.table == "rl")
+    return -(-2 * longest // 512) * 512
