@@ -126,21 +126,6 @@ class FactTable:
         return np.concatenate(pairs), np.concatenate([shared.data[is_pair], np.ones(len(passages))])
 
 
-def find_neighbours(matrix: np.ndarray, rows: Sequence[int], least: float, most: int) -> np.ndarray:
-    """Find for rows of unit vectors the others whose cosine is `least` or more, the nearest `most` of each.
-
-    Returns row, other row and cosine: shape (pairs, 3), float64.
-    """
-    scores = matrix[list(rows)] @ matrix.T
-    scores[np.arange(len(rows)), rows] = -1
-    pairs: list[tuple[int, int, float]] = []
-    for row, own in zip(rows, scores, strict=True):
-        near = np.flatnonzero(own >= least)
-        for at in near[np.argsort(-own[near], kind="stable")[:most]]:
-            pairs.append((row, int(at), float(own[at])))
-    return np.array(pairs, float).reshape(-1, 3)
-
-
 async def model_triples(document: Document, sampling: Sampling, asker: Asker) -> list[list[str]]:
     """Return the triples that a model reads out of a passage, in two calls."""
     passage = {"title": document.title, "text": document.text}

@@ -32,12 +32,11 @@ from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Wor
 from trailforge.retrieval.backends.facts import (
     FactTable,
     StatedFact,
-    find_neighbours,
     model_triples,
     plan_model_triples,
 )
 from trailforge.retrieval.backends.graph import Link, NameFinder, PassageGraph, Place, key_of, linked, min_max, row_of
-from trailforge.retrieval.backends.vectors import Vectors, best_rows, embed, embedded_text
+from trailforge.retrieval.backends.vectors import NearRows, Vectors, best_rows, embed, embedded_text
 from trailforge.retrieval.backends.writing import PROMPTS, ask_in_shards
 from trailforge.schemas import ITEM_ERRORS, Document, RetrievalError
 
@@ -76,6 +75,9 @@ class HippoRagConfig:
     """Cosine from which on two phrases are joined."""
     synonyms: int = 100
     """Largest number of phrases that one is joined to, the nearest."""
+    compared_up_to: int = 50_000
+    """Number of phrases up to which each is compared with all others; among more it is compared with those of the lists
+    nearest to it, of which so many are searched that 99 of 100 that are near enough are found."""
     temperature: float = 0.6
     top_p: float = 0.95
     max_tokens: int = 8192
@@ -103,6 +105,9 @@ class FactGraph:
     """The graph whose nodes are phrases, then passages."""
     lost: int
     """Number of passages without facts, because a model's replies could not be used."""
+    searched: tuple[int, float] = (0, 1.0)
+    """Number of lists among which synonyms of a phrase were searched, 0 where all phrases were compared, and the share
+    of synonyms found."""
 
     def save(self, folder: Path) -> None:
         """Write the graph to files."""
@@ -111,24 +116,27 @@ class FactGraph:
         self.table.save(folder)
         self.finder.save(folder)
         self.graph.save(folder)
-        np.save(folder / _LOST, self.lost)
+        np.save(folder / _LOST, [self.lost, *self.searched])
 
     @classmethod
     def open(cls, folder: Path) -> FactGraph:
         """Open the files that `save` wrote, memory-mapped. Raises `RetrievalError` for other files."""
         vectors = {name: Vectors.open(folder / f"{name}.npy") for name in _VECTORS}
+        lost, lists, recall = _open_figures(folder / _LOST)
         return cls(
             table=FactTable.open(folder),
             finder=NameFinder.open(folder),
             graph=PassageGraph.open(folder),
-            lost=_open_count(folder / _LOST),
+            lost=int(lost),
+            searched=(int(lists), recall),
             **vectors,
         )
 
 
-def _open_count(path: Path) -> int:
+def _open_figures(path: Path) -> list[float]:
+    """`lost`, and `searched`: an index from before there were lists has `lost` alone."""
     try:
-        return int(np.load(path))
+        return [*np.load(path).astype(float).ravel().tolist(), 0.0, 1.0][:3]
     except (OSError, ValueError, EOFError, TypeError) as error:
         raise RetrievalError(f"{path} is missing or damaged ({error}): build the index again") from error
 
@@ -154,9 +162,13 @@ class HippoRagIndex:
         self._passages_with = np.bincount(parts.table.held.indices, minlength=len(self._phrases.keys)).tolist()
 
     @property
-    def stats(self) -> dict[str, int]:
-        """Return sizes, and how many passages have no facts because a model's reply could not be used."""
-        return {"facts": len(self.parts.facts), "phrases": len(self.parts.phrases), "lost_passages": self.parts.lost}
+    def stats(self) -> dict[str, float]:
+        """Return sizes, how many passages have no facts because a model's reply could not be used, and, where synonyms
+        were searched among lists, how many lists and the share of synonyms found."""
+        parts = self.parts
+        sizes = {"facts": len(parts.facts), "phrases": len(parts.phrases), "lost_passages": parts.lost}
+        lists, recall = parts.searched
+        return sizes | ({"synonym_lists": lists, "synonym_recall": recall} if lists else {})
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
         """Return the best `k` passages with reasons; see `Index.find`."""
@@ -295,10 +307,13 @@ async def _build(
             vectors[name] = await _embed_new(name, texts, rows, getattr(before.parts, name), tools)
         else:
             vectors[name] = await embed(name, texts, tools)
-    synonyms = await _find_synonyms(table.phrases.keys, vectors["phrases"], config, tools)
+    limits = config.synonym_similarity, config.synonyms, config.compared_up_to
+    near = await asyncio.to_thread(NearRows.of, vectors["phrases"], *limits)
+    synonyms = await _find_synonyms(table.phrases.keys, near, tools)
     nodes = len(table.phrases.keys) + len(documents)
     graph = await asyncio.to_thread(lambda: PassageGraph.of(nodes, *table.edges(synonyms)))
-    parts = FactGraph(table=table, finder=finder, graph=graph, lost=lost, **vectors)
+    searched = near.effort, near.recall
+    parts = FactGraph(table=table, finder=finder, graph=graph, lost=lost, searched=searched, **vectors)
     return HippoRagIndex(parts, documents, config, tools)
 
 
@@ -339,20 +354,17 @@ def _state_triples(replies: Sequence[Sequence[Sequence[str]] | None], first: int
                 yield StatedFact(row, f"{subject} {relation} {object}", phrases)
 
 
-async def _find_synonyms(
-    phrases: Sequence[str], vectors: Vectors, config: HippoRagConfig, tools: Workbench
-) -> csr_array:
+async def _find_synonyms(phrases: Sequence[str], near: NearRows, tools: Workbench) -> csr_array:
     """Cosine of each phrase with those of its meaning, shape (phrases, phrases). A phrase of one or two letters has
     none, though others may have it; nor are two of one meaning whose numbers differ, however alike they are."""
     from scipy.sparse import csr_array
 
     async def join(rows: Sequence[tuple[int, str]]) -> np.ndarray:
-        numbers = [number for number, _ in rows]
-        limits = config.synonym_similarity, config.synonyms
-        return await asyncio.to_thread(find_neighbours, vectors.matrix, numbers, *limits)
+        return await asyncio.to_thread(near.find, [number for number, _ in rows])
 
     rows = [(row, phrase) for row, phrase in enumerate(phrases) if sum(map(str.isalnum, phrase)) > 2]
-    found = np.concatenate([np.zeros((0, 3)), *await tools.map("synonyms", join, rows, _ROWS)])
+    part = f"synonyms-{near.effort}" if near.effort else "synonyms"  # shards of one kind are not taken for the other
+    found = np.concatenate([np.zeros((0, 3)), *await tools.map(part, join, rows, _ROWS)])
     numbers = [_NUMBER.findall(phrase) for phrase in phrases]
     found = found[[numbers[int(one)] == numbers[int(other)] for one, other, _ in found]]
     places = found[:, 0].astype(np.int32), found[:, 1].astype(np.int32)
