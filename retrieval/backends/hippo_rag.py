@@ -31,12 +31,13 @@ from trailforge.inference import INTEGER, Sampling, fill, list_schema, object_sc
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
 from trailforge.retrieval.backends.facts import (
     FactTable,
+    NearRows,
     StatedFact,
     model_triples,
     plan_model_triples,
 )
 from trailforge.retrieval.backends.graph import Link, NameFinder, PassageGraph, Place, key_of, linked, min_max, row_of
-from trailforge.retrieval.backends.vectors import NearRows, Vectors, best_rows, embed, embedded_text
+from trailforge.retrieval.backends.vectors import Vectors, best_rows, embed, embedded_text
 from trailforge.retrieval.backends.writing import PROMPTS, ask_in_shards
 from trailforge.schemas import ITEM_ERRORS, Document, RetrievalError
 
@@ -48,6 +49,8 @@ _PER_SHARD = 32
 """Passages that a model reads at once."""
 _ROWS = 1024
 """Phrases whose neighbours are looked up at once."""
+_LISTS = 16
+"""Lists of phrases that are compared at once."""
 _LOST = "lost.npy"
 _VECTORS = ("passages", "facts", "phrases")
 _NUMBER = re.compile(r"\d+")
@@ -75,9 +78,9 @@ class HippoRagConfig:
     """Cosine from which on two phrases are joined."""
     synonyms: int = 100
     """Largest number of phrases that one is joined to, the nearest."""
-    compared_up_to: int = 50_000
-    """Number of phrases up to which each is compared with all others; among more it is compared with those of the lists
-    nearest to it, of which so many are searched that 99 of 100 that are near enough are found."""
+    compared_up_to: int = 25_000
+    """Number of phrases up to which each is compared with all others; among more with those of so many near lists that
+    99 of 100 that are near enough are found."""
     temperature: float = 0.6
     top_p: float = 0.95
     max_tokens: int = 8192
@@ -106,8 +109,7 @@ class FactGraph:
     lost: int
     """Number of passages without facts, because a model's replies could not be used."""
     searched: tuple[int, float] = (0, 1.0)
-    """Number of lists among which synonyms of a phrase were searched, 0 where all phrases were compared, and the share
-    of synonyms found."""
+    """See `NearRows.searched`, of synonyms."""
 
     def save(self, folder: Path) -> None:
         """Write the graph to files."""
@@ -163,11 +165,10 @@ class HippoRagIndex:
 
     @property
     def stats(self) -> dict[str, float]:
-        """Return sizes, how many passages have no facts because a model's reply could not be used, and, where synonyms
-        were searched among lists, how many lists and the share of synonyms found."""
-        parts = self.parts
+        """Return sizes, how many passages have no facts because a model's reply could not be used, and how synonyms
+        were searched unless all phrases were compared."""
+        parts, (lists, recall) = self.parts, self.parts.searched
         sizes = {"facts": len(parts.facts), "phrases": len(parts.phrases), "lost_passages": parts.lost}
-        lists, recall = parts.searched
         return sizes | ({"synonym_lists": lists, "synonym_recall": recall} if lists else {})
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
@@ -312,8 +313,7 @@ async def _build(
     synonyms = await _find_synonyms(table.phrases.keys, near, tools)
     nodes = len(table.phrases.keys) + len(documents)
     graph = await asyncio.to_thread(lambda: PassageGraph.of(nodes, *table.edges(synonyms)))
-    searched = near.effort, near.recall
-    parts = FactGraph(table=table, finder=finder, graph=graph, lost=lost, searched=searched, **vectors)
+    parts = FactGraph(table=table, finder=finder, graph=graph, lost=lost, searched=near.searched, **vectors)
     return HippoRagIndex(parts, documents, config, tools)
 
 
@@ -359,14 +359,16 @@ async def _find_synonyms(phrases: Sequence[str], near: NearRows, tools: Workbenc
     none, though others may have it; nor are two of one meaning whose numbers differ, however alike they are."""
     from scipy.sparse import csr_array
 
-    async def join(rows: Sequence[tuple[int, str]]) -> np.ndarray:
-        return await asyncio.to_thread(near.find, [number for number, _ in rows])
+    async def join(pieces: Sequence[tuple[int, Any]]) -> np.ndarray:
+        return await asyncio.to_thread(near.find, [number for number, _ in pieces])
 
-    rows = [(row, phrase) for row, phrase in enumerate(phrases) if sum(map(str.isalnum, phrase)) > 2]
-    part = f"synonyms-{near.effort}" if near.effort else "synonyms"  # shards of one kind are not taken for the other
-    found = np.concatenate([np.zeros((0, 3)), *await tools.map(part, join, rows, _ROWS)])
+    part, per_shard = ("synonyms", _ROWS) if near.lists is None else ("synonyms-by-list", _LISTS)
+    shards = await tools.map(part, join, near.pieces(phrases), per_shard)
+    found = near.best(np.concatenate([np.zeros((0, 3)), *shards]))
+    has_meaning = np.array([sum(map(str.isalnum, phrase)) > 2 for phrase in phrases], bool)
+    found = found[has_meaning[found[:, 0].astype(np.int64)]]
     numbers = [_NUMBER.findall(phrase) for phrase in phrases]
-    found = found[[numbers[int(one)] == numbers[int(other)] for one, other, _ in found]]
+    found = found[np.array([numbers[int(one)] == numbers[int(other)] for one, other, _ in found], bool)]
     places = found[:, 0].astype(np.int32), found[:, 1].astype(np.int32)
     return csr_array((found[:, 2], places), shape=(len(phrases), len(phrases)))
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +20,7 @@ from trailforge.schemas import Document, RetrievalError, install_hint, parse_jso
 
 Hit = tuple[float, int]
 """Result of a search for vectors: cosine, rounded as in a passage, and row."""
-AnnKind = Literal["flat", "hnsw", "ivf_pq", "ivf_flat"]
+AnnKind = Literal["flat", "hnsw", "ivf_pq"]
 
 _SPARE_HITS = 8
 _ANN, _ANN_STATS = "ann.faiss", "ann.json"
@@ -34,12 +33,6 @@ _MEASURED_AT = 10
 """Passages a query, of which recall is the share that exact search finds too."""
 _EFFORTS = {"hnsw": (256, 512, 1024), "ivf_pq": (16, 32, 64, 128, 256)}
 """Nodes kept in view; lists searched."""
-_JOIN_EFFORTS = (4, 8, 16, 32, 64, 128)
-"""Lists searched for rows that are near to a row."""
-_JOIN_RECALL = 0.99
-"""Share of near rows for which the lists searched are set. Where the most of them give less, all rows are compared."""
-_JOIN_SAMPLE = 500
-"""Rows over which that share is measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,70 +212,6 @@ class Vectors:
         return cls(matrix, _open_ann(described, matrix) if described.exists() else None)
 
 
-@dataclass(frozen=True, slots=True)
-class NearRows:
-    """A search for the other rows whose cosine with a row is `least` or more, the nearest `most` of each.
-
-    It compares all rows, or, above a size, those of the lists that are nearest to a row (faiss' IVF): all of these that
-    are near enough are found, with their exact cosines.
-    """
-
-    matrix: np.ndarray
-    """Vectors of length 1, shape (rows, dimension), float32."""
-    least: float
-    most: int
-    lists: Any = None
-    """The index of faiss; None: all rows are compared."""
-    effort: int = 0
-    """Number of lists that are searched for each row; 0: all rows are compared."""
-    recall: float = 1.0
-    """Share of what comparing all rows finds that is found, measured over a sample of rows."""
-
-    @classmethod
-    def of(cls, vectors: Vectors, least: float, most: int, compared_up_to: int) -> NearRows:
-        """Return a search among these vectors, which compares all up to this number. The same vectors give the same
-        lists; so many are searched that 99 of 100 near rows are found in a sample, or all where the most do not."""
-        exact = cls(vectors.matrix, least, most)
-        if len(vectors) <= max(compared_up_to, _LEAST_TO_TRAIN):
-            return exact
-        sampled = _sampled_rows(len(vectors), _JOIN_SAMPLE).tolist()
-        wanted = exact.find(sampled)
-        if not len(wanted):
-            return exact
-        lists = _make("ivf_flat", vectors.matrix, AnnConfig())
-        pairs = set(map(tuple, wanted[:, :2].tolist()))
-        for effort in _JOIN_EFFORTS:
-            found = cls(vectors.matrix, least, most, lists, effort).find(sampled)
-            recall = len(pairs.intersection(map(tuple, found[:, :2].tolist()))) / len(pairs)
-            if recall >= _JOIN_RECALL:
-                return cls(vectors.matrix, least, most, lists, effort, round(recall, 4))
-        return exact
-
-    def find(self, rows: Sequence[int]) -> np.ndarray:
-        """Return row, other row and cosine, shape (pairs, 3), float64; the nearest of each row first, ties by row."""
-        pairs: list[np.ndarray] = []
-        for row, (others, cosines) in zip(rows, self._near(rows), strict=True):
-            is_other = others != row
-            others, cosines = others[is_other], cosines[is_other]
-            best = np.lexsort((others, -cosines))[: self.most]
-            pairs.append(np.stack([np.full(len(best), row), others[best], cosines[best]], axis=1))
-        return np.concatenate([np.zeros((0, 3)), *pairs])
-
-    def _near(self, rows: Sequence[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Of each row those that are near enough, itself among them, and their cosines."""
-        vectors = self.matrix[list(rows)]
-        if self.lists is None:
-            for own in vectors @ self.matrix.T:
-                near = np.flatnonzero(own >= self.least)
-                yield near, own[near]
-            return
-        below = np.nextafter(np.float32(self.least), np.float32(-2))  # faiss gives what is above
-        searched = load_faiss().SearchParametersIVF(nprobe=self.effort)
-        bounds, cosines, others = self.lists.range_search(vectors, below, params=searched)
-        for start, end in pairwise(bounds.astype(np.int64)):
-            yield others[start:end], cosines[start:end]
-
-
 def best_rows(scores: np.ndarray, k: int) -> list[tuple[int, float]]:
     """Return the best `k`, best first: row and score, rounded to 6 decimals; ties in the order of the rows."""
     count = min(max(k, 0), len(scores))
@@ -346,33 +275,23 @@ def _make(kind: AnnKind, matrix: np.ndarray, config: AnnConfig) -> Any:
         index.train(_sample(matrix, 50_000))
     else:
         lists = max(1, min(round(2 * math.sqrt(rows)), rows // 40))
-        index = _make_lists(kind, lists, rows, dimension)
+        pieces = next(pieces for pieces in range(max(1, dimension // 8), 0, -1) if dimension % pieces == 0)
+        bits = 8 if rows >= 2_560 else 4
+        coarse = faiss.IndexFlatIP(dimension)
+        index = faiss.IndexIVFPQ(coarse, dimension, lists, pieces, bits, faiss.METRIC_INNER_PRODUCT)
+        for clustering in (index.cp, index.pq.cp):
+            clustering.niter, clustering.min_points_per_centroid, clustering.max_points_per_centroid = 10, 1, 40
         index.train(_sample(matrix, max(40 * lists, 10_240)))
     index.add(matrix)
     return index
 
 
-def _make_lists(kind: AnnKind, lists: int, rows: int, dimension: int) -> Any:
-    faiss = load_faiss()
-    coarse = faiss.IndexFlatIP(dimension)
-    if kind == "ivf_flat":
-        index = faiss.IndexIVFFlat(coarse, dimension, lists, faiss.METRIC_INNER_PRODUCT)
-        clusterings = [index.cp]
-    else:
-        pieces = next(pieces for pieces in range(max(1, dimension // 8), 0, -1) if dimension % pieces == 0)
-        bits = 8 if rows >= 2_560 else 4
-        index = faiss.IndexIVFPQ(coarse, dimension, lists, pieces, bits, faiss.METRIC_INNER_PRODUCT)
-        clusterings = [index.cp, index.pq.cp]
-    for clustering in clusterings:
-        clustering.niter, clustering.min_points_per_centroid, clustering.max_points_per_centroid = 10, 1, 40
-    return index
-
-
 def _sample(matrix: np.ndarray, count: int) -> np.ndarray:
-    return matrix[_sampled_rows(len(matrix), count)]
+    return matrix[sampled_rows(len(matrix), count)]
 
 
-def _sampled_rows(rows: int, count: int) -> np.ndarray:
+def sampled_rows(rows: int, count: int) -> np.ndarray:
+    """Return about `count` rows of so many, evenly spread."""
     return np.unique(np.linspace(0, rows - 1, min(count, rows)).astype(np.int64))
 
 
