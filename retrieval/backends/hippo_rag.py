@@ -10,7 +10,7 @@ passages come in the order of their embeddings.
 names in the question.
 
 Not as published: prompts are ours; phrases are one when they are but for accents, capitals, marks and an article;
-pronouns are none; and those with other numbers are not of one meaning.
+pronouns are none; those with other numbers are not of one meaning; and of many phrases not all are compared.
 """
 
 from __future__ import annotations
