@@ -164,7 +164,7 @@ class HippoRagIndex:
         self._passages_with = np.bincount(parts.table.held.indices, minlength=len(self._phrases.keys)).tolist()
 
     @property
-    def stats(self) -> dict[str, float]:
+    def stats(self) -> dict[str, Any]:
         """Return sizes, how many passages have no facts because a model's reply could not be used, and how synonyms
         were searched unless all phrases were compared."""
         parts, (lists, recall) = self.parts, self.parts.searched
