@@ -10,7 +10,7 @@ passages come in the order of their embeddings.
 names in the question.
 
 Not as published: prompts are ours; phrases are one when they are but for accents, capitals, marks and an article;
-pronouns are none; and those with other numbers are not of one meaning.
+pronouns are none; those with other numbers are not of one meaning; and of many phrases not all are compared.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from trailforge.inference import INTEGER, Sampling, fill, list_schema, object_sc
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
 from trailforge.retrieval.backends.facts import (
     FactTable,
+    NearRows,
     StatedFact,
-    find_neighbours,
     model_triples,
     plan_model_triples,
 )
@@ -49,6 +49,8 @@ _PER_SHARD = 32
 """Passages that a model reads at once."""
 _ROWS = 1024
 """Phrases whose neighbours are looked up at once."""
+_LISTS = 16
+"""Lists of phrases that are compared at once."""
 _LOST = "lost.npy"
 _VECTORS = ("passages", "facts", "phrases")
 _NUMBER = re.compile(r"\d+")
@@ -76,6 +78,9 @@ class HippoRagConfig:
     """Cosine from which on two phrases are joined."""
     synonyms: int = 100
     """Largest number of phrases that one is joined to, the nearest."""
+    compared_up_to: int = 25_000
+    """Number of phrases up to which each is compared with all others; among more with those of so many near lists that
+    99 of 100 that are near enough are found."""
     temperature: float = 0.6
     top_p: float = 0.95
     max_tokens: int = 8192
@@ -103,6 +108,8 @@ class FactGraph:
     """The graph whose nodes are phrases, then passages."""
     lost: int
     """Number of passages without facts, because a model's replies could not be used."""
+    searched: tuple[int, float] = (0, 1.0)
+    """See `NearRows.searched`, of synonyms."""
 
     def save(self, folder: Path) -> None:
         """Write the graph to files."""
@@ -111,24 +118,27 @@ class FactGraph:
         self.table.save(folder)
         self.finder.save(folder)
         self.graph.save(folder)
-        np.save(folder / _LOST, self.lost)
+        np.save(folder / _LOST, [self.lost, *self.searched])
 
     @classmethod
     def open(cls, folder: Path) -> FactGraph:
         """Open the files that `save` wrote, memory-mapped. Raises `RetrievalError` for other files."""
         vectors = {name: Vectors.open(folder / f"{name}.npy") for name in _VECTORS}
+        lost, lists, recall = _open_figures(folder / _LOST)
         return cls(
             table=FactTable.open(folder),
             finder=NameFinder.open(folder),
             graph=PassageGraph.open(folder),
-            lost=_open_count(folder / _LOST),
+            lost=int(lost),
+            searched=(int(lists), recall),
             **vectors,
         )
 
 
-def _open_count(path: Path) -> int:
+def _open_figures(path: Path) -> list[float]:
+    """`lost`, and `searched`: an index from before there were lists has `lost` alone."""
     try:
-        return int(np.load(path))
+        return [*np.load(path).astype(float).ravel().tolist(), 0.0, 1.0][:3]
     except (OSError, ValueError, EOFError, TypeError) as error:
         raise RetrievalError(f"{path} is missing or damaged ({error}): build the index again") from error
 
@@ -154,9 +164,12 @@ class HippoRagIndex:
         self._passages_with = np.bincount(parts.table.held.indices, minlength=len(self._phrases.keys)).tolist()
 
     @property
-    def stats(self) -> dict[str, int]:
-        """Return sizes, and how many passages have no facts because a model's reply could not be used."""
-        return {"facts": len(self.parts.facts), "phrases": len(self.parts.phrases), "lost_passages": self.parts.lost}
+    def stats(self) -> dict[str, Any]:
+        """Return sizes, how many passages have no facts because a model's reply could not be used, and how synonyms
+        were searched unless all phrases were compared."""
+        parts, (lists, recall) = self.parts, self.parts.searched
+        sizes = {"facts": len(parts.facts), "phrases": len(parts.phrases), "lost_passages": parts.lost}
+        return sizes | ({"synonym_lists": lists, "synonym_recall": recall} if lists else {})
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
         """Return the best `k` passages with reasons; see `Index.find`."""
@@ -295,10 +308,12 @@ async def _build(
             vectors[name] = await _embed_new(name, texts, rows, getattr(before.parts, name), tools)
         else:
             vectors[name] = await embed(name, texts, tools)
-    synonyms = await _find_synonyms(table.phrases.keys, vectors["phrases"], config, tools)
+    limits = config.synonym_similarity, config.synonyms, config.compared_up_to
+    near = await asyncio.to_thread(NearRows.of, vectors["phrases"], *limits)
+    synonyms = await _find_synonyms(table.phrases.keys, near, tools)
     nodes = len(table.phrases.keys) + len(documents)
     graph = await asyncio.to_thread(lambda: PassageGraph.of(nodes, *table.edges(synonyms)))
-    parts = FactGraph(table=table, finder=finder, graph=graph, lost=lost, **vectors)
+    parts = FactGraph(table=table, finder=finder, graph=graph, lost=lost, searched=near.searched, **vectors)
     return HippoRagIndex(parts, documents, config, tools)
 
 
@@ -339,22 +354,21 @@ def _state_triples(replies: Sequence[Sequence[Sequence[str]] | None], first: int
                 yield StatedFact(row, f"{subject} {relation} {object}", phrases)
 
 
-async def _find_synonyms(
-    phrases: Sequence[str], vectors: Vectors, config: HippoRagConfig, tools: Workbench
-) -> csr_array:
+async def _find_synonyms(phrases: Sequence[str], near: NearRows, tools: Workbench) -> csr_array:
     """Cosine of each phrase with those of its meaning, shape (phrases, phrases). A phrase of one or two letters has
     none, though others may have it; nor are two of one meaning whose numbers differ, however alike they are."""
     from scipy.sparse import csr_array
 
-    async def join(rows: Sequence[tuple[int, str]]) -> np.ndarray:
-        numbers = [number for number, _ in rows]
-        limits = config.synonym_similarity, config.synonyms
-        return await asyncio.to_thread(find_neighbours, vectors.matrix, numbers, *limits)
+    async def join(pieces: Sequence[tuple[int, Any]]) -> np.ndarray:
+        return await asyncio.to_thread(near.find, [number for number, _ in pieces])
 
-    rows = [(row, phrase) for row, phrase in enumerate(phrases) if sum(map(str.isalnum, phrase)) > 2]
-    found = np.concatenate([np.zeros((0, 3)), *await tools.map("synonyms", join, rows, _ROWS)])
+    part, per_shard = ("synonyms", _ROWS) if near.lists is None else ("synonyms-by-list", _LISTS)
+    shards = await tools.map(part, join, near.pieces(phrases), per_shard)
+    found = near.best(np.concatenate([np.zeros((0, 3)), *shards]))
+    has_meaning = np.array([sum(map(str.isalnum, phrase)) > 2 for phrase in phrases], bool)
+    found = found[has_meaning[found[:, 0].astype(np.int64)]]
     numbers = [_NUMBER.findall(phrase) for phrase in phrases]
-    found = found[[numbers[int(one)] == numbers[int(other)] for one, other, _ in found]]
+    found = found[np.array([numbers[int(one)] == numbers[int(other)] for one, other, _ in found], bool)]
     places = found[:, 0].astype(np.int32), found[:, 1].astype(np.int32)
     return csr_array((found[:, 2], places), shape=(len(phrases), len(phrases)))
 

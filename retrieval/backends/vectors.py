@@ -287,7 +287,12 @@ def _make(kind: AnnKind, matrix: np.ndarray, config: AnnConfig) -> Any:
 
 
 def _sample(matrix: np.ndarray, count: int) -> np.ndarray:
-    return matrix[np.unique(np.linspace(0, len(matrix) - 1, min(count, len(matrix))).astype(np.int64))]
+    return matrix[sampled_rows(len(matrix), count)]
+
+
+def sampled_rows(rows: int, count: int) -> np.ndarray:
+    """Return about `count` rows of so many, evenly spread."""
+    return np.unique(np.linspace(0, rows - 1, min(count, rows)).astype(np.int64))
 
 
 def _open_ann(described: Path, matrix: np.ndarray) -> Ann:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, cast
 
@@ -77,6 +79,24 @@ class PhraseEncoder(TableEncoder):
                 vectors[row] *= math.sqrt(1 - 0.9**2)
                 vectors[row, 2 + PHRASES.index("vienna")] = 0.9
         return vectors
+
+
+class CrowdEncoder(TableEncoder):
+    """Texts stand around forty points, as names stand around kinds."""
+
+    dimension = 32
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self._points = np.random.default_rng(0).normal(size=(40, self.dimension))
+
+    async def query(self, text: str) -> np.ndarray:
+        return (await self.documents([text]))[0]
+
+    async def documents(self, texts: Sequence[str]) -> np.ndarray:
+        drawn = [np.random.default_rng(zlib.crc32(text.encode())) for text in texts]
+        vectors = np.stack([self._points[draw.integers(40)] + 0.4 * draw.normal(size=self.dimension) for draw in drawn])
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 def reply(request: Request, triples: Mapping[str, Any] = TRIPLES) -> str:
@@ -238,6 +258,33 @@ def test_a_saved_index_finds_the_same(tmp_path: Path, config: HippoRagConfig) ->
     assert find(opened) == find(index) == find(build(config))
     with pytest.raises(RetrievalError):
         BACKEND.open(tmp_path / "none", DOCUMENTS, config, bench())
+
+
+def test_an_index_says_how_synonyms_were_searched_and_an_earlier_one_that_all_were_compared(tmp_path: Path) -> None:
+    parts = replace(build(SENTENCES).parts, lost=2, searched=(8, 0.995))
+    HippoRagIndex(parts, DOCUMENTS, SENTENCES, bench()).save(tmp_path)
+    opened = cast(HippoRagIndex, BACKEND.open(tmp_path, DOCUMENTS, SENTENCES, bench()))
+    assert opened.stats == {
+        "facts": 4, "phrases": 7, "lost_passages": 2, "synonym_lists": 8, "synonym_recall": 0.995
+    }  # fmt: skip
+    np.save(tmp_path / "lost.npy", 3)
+    earlier = cast(HippoRagIndex, BACKEND.open(tmp_path, DOCUMENTS, SENTENCES, bench()))
+    assert earlier.stats == {"facts": 4, "phrases": 7, "lost_passages": 3}
+
+
+def test_more_phrases_than_are_compared_are_searched_among_lists() -> None:
+    names = ["".join(letters).title() for letters in islice(product("abcdefg", repeat=4), 1200)]
+    documents = [Document(id=name, title=name, text=f"{name} is a town.") for name in names]
+    tools = Workbench(encoder=cast(Any, CrowdEncoder()))
+    exact, listed = (build(replace(SENTENCES, compared_up_to=size), tools, documents) for size in (1200, 1199))
+    assert "synonym_lists" not in exact.stats
+    assert listed.stats["synonym_lists"] > 0
+    assert listed.stats["synonym_recall"] >= 0.99
+    found, wanted = (
+        {(name, each.passage.id) for name in names[::60] for each in find(index, f"Where is {name}?", 10)}
+        for index in (listed, exact)
+    )
+    assert len(found & wanted) >= 0.98 * len(wanted) == 0.98 * 200
 
 
 @pytest.mark.parametrize("config", [PAPER, SENTENCES])

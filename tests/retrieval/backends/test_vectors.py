@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
+from trailforge.retrieval.backends.facts import NearRows
 from trailforge.retrieval.backends.vectors import Ann, AnnConfig, Vectors
 from trailforge.schemas import RetrievalError
 
@@ -148,3 +150,71 @@ def test_an_index_of_other_vectors_is_refused(indexed: Vectors, tmp_path: Path) 
     np.save(tmp_path / "vectors.npy", MATRIX[:-1])
     with pytest.raises(RetrievalError, match=r"vectors\.ann\.faiss is missing or damaged \(of other vectors\)"):
         Vectors.open(tmp_path / "vectors.npy")
+
+
+def numbers_of(near: NearRows) -> list[int]:
+    """Of all its pieces."""
+    return [number for number, _ in near.pieces([""] * len(near.matrix))]
+
+
+def near_pairs(near: NearRows) -> set[tuple[int, int]]:
+    """Of all rows."""
+    return {(int(row), int(other)) for row, other, _ in near.find(numbers_of(near))}
+
+
+def expected_pairs(least: float) -> set[tuple[int, int]]:
+    """By numpy."""
+    cosines = MATRIX @ MATRIX.T
+    np.fill_diagonal(cosines, -1)
+    return {(int(row), int(other)) for row, other in np.argwhere(cosines >= least)}
+
+
+def test_near_rows_are_found_among_all_or_among_lists() -> None:
+    wanted = expected_pairs(0.6)
+    assert len(wanted) > 10_000
+    exact = NearRows.of(Vectors(MATRIX), 0.6, ROWS, ROWS)
+    assert (exact.lists, near_pairs(exact)) == (None, wanted)
+    listed = NearRows.of(Vectors(MATRIX), 0.6, ROWS, ROWS - 1)
+    found = near_pairs(listed)
+    assert found <= wanted
+    assert listed.lists is not None
+    assert listed.lists.effort < len(listed.lists.members) / 2
+    assert len(found) / len(wanted) == pytest.approx(listed.lists.recall, abs=0.01)
+    assert len(found) / len(wanted) >= 0.98
+
+
+def test_near_rows_come_nearest_first_and_no_more_than_wanted() -> None:
+    twins = np.concatenate([MATRIX[:3], MATRIX, MATRIX[:3]])
+    cosines = twins[[0, 5000]] @ twins.T
+    cosines[[0, 1], [0, 5000]] = -1
+    for near in (NearRows.of(Vectors(twins), 0.5, 4, compared) for compared in (ROWS * 2, 0)):
+        halves = [near.find(numbers_of(near)[half::2]) for half in (0, 1)]
+        found = near.best(np.concatenate(halves))
+        found = found[np.isin(found[:, 0], [0, 5000])]
+        assert found[:, 0].tolist() == [0.0] * 4 + [5000.0] * 4
+        assert found[:2, 1].tolist() == [3.0, ROWS + 3.0]  # twins, in the order of their rows
+        assert found[:, 2] == pytest.approx(np.sort(cosines, axis=1)[:, :-5:-1].ravel(), abs=1e-6)
+
+
+def test_lists_are_the_same_for_any_number_of_threads() -> None:
+    found: list[bytes] = []
+    for threads in (1, 2, 1):
+        with threadpool_limits(threads):
+            near = NearRows.of(Vectors(MATRIX), 0.6, 20, 0)
+            assert near.lists is not None
+            found.append(near.find(numbers_of(near)).tobytes())
+    assert found[0] == found[1] == found[2]
+
+
+def test_where_lists_find_too_little_all_rows_are_compared() -> None:
+    """Vectors that lie anywhere: no list tells what is near."""
+    everywhere = np.random.default_rng(5).normal(size=(ROWS, DIMENSION)).astype(np.float32)
+    hard = Vectors(everywhere / np.linalg.norm(everywhere, axis=1, keepdims=True))
+    assert NearRows.of(hard, 0.3, 100, 0).lists is None
+
+
+def test_few_or_lonely_rows_need_no_lists() -> None:
+    assert NearRows.of(Vectors(MATRIX[:999]), 0.6, 5, 0).lists is None
+    lonely = NearRows.of(Vectors(MATRIX), 0.999, 5, 0)
+    assert lonely.lists is None
+    assert lonely.find([0, 1]).shape == (0, 3)
