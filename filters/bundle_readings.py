@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from math import comb
@@ -18,14 +18,11 @@ from typing import Protocol
 
 from trailforge.filters.answers import AnswerScorer, names_two_sides
 from trailforge.filters.bundles import FEWEST_CORRECT, MOST_CORRECT, judge_unread
-from trailforge.rewards import choose_options, is_abstention
+from trailforge.rewards import is_abstention
 from trailforge.schemas import BundleInput, BundleQuestion, InvalidInput, SourceDocument, Verdict
 
 _KNOWN, _MOST_DRAWS = 0.7, 16
 """How often a model is right that knows an answer, guesses aside; and more draws than this are not made."""
-_ENOUGH_OPTIONS = 0.7
-"""F1 of the letters: who is right of so many from one document has little to look for in the others. Of who has two of
-four (2/3) half is still to be found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,29 +140,23 @@ class MeasuredQuestion:
         return ScoredReply(reply, score, self.scorer.accepts(score, by))
 
     async def draws_until_wrong(
-        self, documents: Sequence[SourceDocument], least: int = 1, share: float = 1.0, *, guesses: bool = False
+        self, documents: Sequence[SourceDocument], least: int = 1, *, guesses: bool = False
     ) -> list[ScoredReply]:
-        """Draw replies until one is not right.
+        """Draw replies until one is not right; of several correct options it has to name all and no other.
 
         As many right ones as guessing rarely gets show that the documents suffice. For a reader that does not guess
-        where nothing is known, `right_reads` are enough. `least`: fewest draws. `share`: a reply is right with this
-        share of several correct options, if it names no wrong one. `guesses`: whether the reader is asked to guess.
+        where nothing is known, `right_reads` are enough. `least`: fewest draws. `guesses`: whether the reader is asked
+        to guess.
         """
         draws: list[ScoredReply] = []
-        needed = right_draws_needed(guess_rate(self.row, share), self.config.most_chance)
+        needed = right_draws_needed(guess_rate(self.row), self.config.most_chance)
         if not (self.is_guessing or guesses):
             needed = min(needed, self.config.right_reads)
         for sample in range(max(least, needed)):
-            draw = await self.draw(documents, sample)
-            draws.append(replace(draw, is_right=draw.is_right or self._has_share(draw, share)))
+            draws.append(await self.draw(documents, sample))
             if not draws[-1].is_right:
                 break
         return draws
-
-    def _has_share(self, draw: ScoredReply, share: float) -> bool:
-        is_set = self.row.type == "multiple_choice"
-        chosen = choose_options(draw.reply or "", self.row.options) if is_set else frozenset()
-        return bool(chosen) and chosen <= set(self.row.correct_options) and _score(draw) >= share
 
 
 async def closed_book(asked: MeasuredQuestion) -> Verdict:
@@ -207,7 +198,7 @@ async def closed_book(asked: MeasuredQuestion) -> Verdict:
 
 async def not_answerable(asked: MeasuredQuestion, documents: Sequence[SourceDocument]) -> Verdict:
     """Reject a question that all documents quoted by its hops do not answer. Score: that of the worst reply, 0 to 1."""
-    draws = await asked.draws_until_wrong(documents)
+    draws = await asked.draws_until_wrong(documents, asked.config.right_reads if asked.row.options else 1)
     last = draws[-1]
     if last.is_right:
         return Verdict(keep=True, reason="not_answerable", score=min(_score(draw) for draw in draws))
@@ -220,7 +211,7 @@ async def not_answerable(asked: MeasuredQuestion, documents: Sequence[SourceDocu
 async def fewer_documents_suffice(asked: MeasuredQuestion, documents: Sequence[SourceDocument]) -> Verdict:
     """Reject a question that one document alone answers or, with `leave_one_out`, that all documents but one answer.
 
-    Most of several correct options count as the answer.
+    Of several correct options the answer is all of them and no other: who has a part of them has still to search.
 
     The reader gives what fits best there: a question whose answer a document lends itself to, since it tells of one
     thing of the kind, needs no second search.
@@ -231,7 +222,7 @@ async def fewer_documents_suffice(asked: MeasuredQuestion, documents: Sequence[S
     """
     best = 0.0
     for part in smaller_sets(tuple(reversed(documents)), leave_one_out=asked.config.leave_one_out):
-        draws = await asked.draws_until_wrong(part, asked.config.right_reads, _ENOUGH_OPTIONS, guesses=True)
+        draws = await asked.draws_until_wrong(part, asked.config.right_reads, guesses=True)
         best = max(best, sum(_score(draw) for draw in draws) / len(draws))
         names, last = " and ".join(document.id for document in part), draws[-1]
         detail = f"{names} give it: {last.reply!r}" if last.is_right else ""
@@ -242,19 +233,18 @@ async def fewer_documents_suffice(asked: MeasuredQuestion, documents: Sequence[S
     return Verdict(keep=True, reason="fewer_documents_suffice", score=round(best, 6))
 
 
-def guess_rate(row: BundleQuestion, share: float = 1.0) -> float:
+def guess_rate(row: BundleQuestion) -> float:
     """Return how often a guess is right that knows the form: one option, or one of the sets that may be correct.
 
-    `share`: as in `MeasuredQuestion.draws_until_wrong`. 0 for open questions, a half where they name both sides.
+    0 for open questions, a half where they name both sides.
     """
-    count, right = len(row.options), len(row.correct_options)
+    count = len(row.options)
     if not count:
         return 0.5 if names_two_sides(row) else 0.0
     if row.type == "single_choice":
         return 1 / count
     sizes = range(FEWEST_CORRECT, min(MOST_CORRECT, count - 1) + 1)
-    enough = sum(comb(right, size) for size in sizes if size < right and 2 * size / (size + right) >= share)
-    return (1 + enough) / sum(comb(count, size) for size in sizes)
+    return 1 / sum(comb(count, size) for size in sizes)
 
 
 def right_draws_needed(chance: float, most_chance: float) -> int:

@@ -30,8 +30,9 @@ _SHORTEST_ROOT = 5
 """Letters of a word that others are made of."""
 _SHORTEST_QUOTE = 3
 """Words: a shorter quote shows nothing."""
-FEWEST_CORRECT, MOST_CORRECT = 3, 5
-"""Least and most correct options of a multiple-choice question (R-Search, 3.5)."""
+FEWEST_CORRECT, MOST_CORRECT = 2, 5
+"""Least and most correct options of a multiple-choice question. R-Search has three to five (3.5); ours begins with two,
+so that their number gives nothing away."""
 _SHARE_OR_RATE = re.compile(r"(?<!\d)(?<!\d[.,])\d(?:[.,]?\d)*+\s?(?:\\?%|percent\b|\w++/s(?:ec)?\b)", re.IGNORECASE)
 """`37.1%`, `2585 tokens/s`."""
 _NUMBER = re.compile(r"\d(?:[\d.,]*\d)?")
@@ -182,7 +183,7 @@ def bad_options(row: BundleQuestion) -> Verdict:
     """Reject a question whose options or answer do not have the form that its type asks for.
 
     Score: 1 for the right form, else 0. Single choice: four or five options, one of them right. Multiple choice: five
-    to seven, three to five right, and at least one wrong (R-Search asks for three to five of about six). No option may
+    to seven, two to five right, and at least one wrong (R-Search asks for three to five of about six). No option may
     be `X rather than Y`, which is two options. Open questions have no options, and an answer.
     """
     problem = _choice_problem(row) if row.type in ("single_choice", "multiple_choice") else _open_problem(row)

@@ -176,7 +176,8 @@ DATASET = DataSet(
             ("unsupported_quote", "bad_options", "no_key_facts", "invalid_plan", "answer_given_away", "poor_question"),
             "the model does not write questions as it is asked to: take another model",
         ),
-        "evidence_not_found": "searches do not bring the evidence: see the preset's `tools`",
+        "evidence_not_found": "searches do not bring the evidence: a larger tools.longest_passage shows more of a "
+        "document, and episodes.top_k more documents",
         "stale_document": "documents are older than the preset's `filters.since`",
         "contaminated": "a benchmark has these questions: give other documents",
         "closed_book": "the model knows the answers by heart: give documents that are newer than it",

@@ -106,6 +106,7 @@ async def test_half_of_the_draws_that_know_it_reject_and_draws_stop_once_that_is
         (SINGLE, ["B"], False, 4),
         (MULTIPLE, ["A, B, C"], False, 2),
         (MULTIPLE, ["A, B"], True, 2),
+        (choice("A", "C", "D", "E"), ["A, C, E"], True, 2),
     ],
 )
 async def test_of_options_more_right_draws_are_asked_for(
@@ -278,15 +279,14 @@ def test_every_single_document_is_tried_and_every_set_that_lacks_one_where_that_
 @pytest.mark.parametrize(
     ("correct", "replies", "reads", "keep"),
     [
-        ("ABC", ["A, B", "A, B"], ["arxiv", "arxiv"], False),  # two of three, and nothing wrong
-        ("ABC", ["A, B", "A, D"], ["arxiv", "arxiv", "news"], True),
-        ("ABC", ["A"], ["arxiv", "news"], True),
+        ("ACDE", ["A, C, E", "A, C, E"], ["arxiv", "news"], True),  # a part of the key is wrong for an agent, too
         ("ABC", ["A, B, D"], ["arxiv", "news"], True),
-        ("ABCD", ["A, B"], ["arxiv", "news"], True),  # half of four: the rest is to be found
-        ("ABCD", ["A, B, C", "A, B, C"], ["arxiv", "arxiv"], False),
+        ("ACDE", ["A, C, D, E", "A, C, E"], ["arxiv", "arxiv", "news"], True),
+        ("ACDE", ["A, C, D, E"], ["arxiv", "arxiv"], False),
+        ("BE", ["B, E"], ["arxiv", "arxiv"], False),
     ],
 )
-async def test_who_gets_most_options_right_from_one_document_has_no_need_of_the_other(
+async def test_one_document_suffices_where_its_reader_has_all_right_options_and_no_other(
     correct: str, replies: list[str], reads: list[str], keep: bool
 ) -> None:
     reader = ScriptedReader(arxiv=replies, news=["UNKNOWN"])
@@ -294,10 +294,7 @@ async def test_who_gets_most_options_right_from_one_document_has_no_need_of_the_
     assert (verdict.keep, reader.asked) == (keep, reads)
 
 
-def test_a_guess_has_most_options_right_more_often_than_all() -> None:
-    four = choice("A", "B", "C", "D")
-    assert guess_rate(four) == 1 / 41 and guess_rate(four, 2 / 3) == 5 / 41
-    assert guess_rate(SINGLE, 2 / 3) == guess_rate(SINGLE) and guess_rate(question(), 2 / 3) == 0
+def test_a_guess_between_two_sides_is_right_half_of_the_time() -> None:
     sides = "Which model has fewer parameters, FUSION or snnTrans-DHZ?"
     assert [guess_rate(question(question=sides, answer=side)) for side in ("snnTrans-DHZ", "FUSION", "DHZ")] == [
         0.5, 0.5, 0,
@@ -310,9 +307,9 @@ def test_a_guess_has_most_options_right_more_often_than_all() -> None:
         (question(), None, 1),
         (SINGLE, 4, 3),
         (choice("B", options=5, kind="single_choice"), 5, 3),
-        (choice("A", "B", "C", options=5), 10 + 5, 2),
-        (MULTIPLE, 20 + 15 + 6, 2),
-        (choice("A", "B", "C", options=7), 35 + 35 + 21, 1),
+        (choice("A", "B", "C", options=5), 10 + 10 + 5, 2),
+        (MULTIPLE, 15 + 20 + 15 + 6, 1),
+        (choice("A", "B", "C", options=7), 21 + 35 + 35 + 21, 1),
     ],
 )
 def test_a_guess_is_right_as_often_as_there_are_sets_to_choose(
@@ -325,7 +322,7 @@ def test_a_guess_is_right_as_often_as_there_are_sets_to_choose(
 
 @pytest.mark.parametrize(
     ("samples", "chance", "needed"),
-    [(3, 0.0, 2), (3, 0.25, 3), (4, 0.25, 4), (5, 0.25, 4), (3, 1 / 41, 2), (2, 0.25, 2)],
+    [(3, 0.0, 2), (3, 0.25, 3), (4, 0.25, 4), (5, 0.25, 4), (3, 1 / 56, 2), (2, 0.25, 2)],
 )
 def test_known_is_what_is_right_more_often_than_a_guesser_gets(samples: int, chance: float, needed: int) -> None:
     assert hits_needed(samples, chance, BundleFilterConfig()) == needed

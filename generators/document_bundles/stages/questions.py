@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 
 from trailforge.filters import first_rejection
 from trailforge.filters.answers import open_scorer
@@ -55,8 +56,8 @@ async def questions_of(item: BundleInput, context: BundleContext, config: Bundle
         (draft, open_writer(item, context), False) for draft in sorted(drafts, key=lambda d: not d.dag_edges)
     )
     while waiting:
-        draft, reader, is_mended = waiting.popleft()
-        draft, verdicts = await _judged(draft, item, accepted, reader, config)
+        written, reader, is_mended = waiting.popleft()
+        draft, verdicts = await _judged(written, item, accepted, reader, config)
         # In order of key, since of calls made at once another may be answered first when the run goes on.
         keys = (*sorted(work.meter.keys), *sorted(reader.meter.keys))
         row = with_scores(draft, verdicts, keys, item.documents)
@@ -68,7 +69,7 @@ async def questions_of(item: BundleInput, context: BundleContext, config: Bundle
         total = total + reader.meter
         if against is not None and mends and not is_mended and may_be_mended(against):
             mends, writer = mends - 1, open_writer(item, context)
-            if (again := await writer.mend(row, against, count)) is None:
+            if (again := await writer.mend(row, _with_wording(against, written, draft), count)) is None:
                 total = total + writer.meter
             else:
                 waiting.appendleft((again, writer, True))
@@ -81,6 +82,14 @@ async def questions_of(item: BundleInput, context: BundleContext, config: Bundle
         nothing = Verdict(keep=False, reason="no_question", score=0.0, detail=work.joins or _NO_REASON)
         rejected.append(rejected_row(NAME, item.id, nothing, to_dict(item.bundle)))
     return ItemResult(rows={TABLE: accepted, "rejected": rejected}, stages=books, usage=total.usage(context.prices))
+
+
+def _with_wording(against: Verdict, written: BundleQuestion, edited: BundleQuestion) -> Verdict:
+    """The verdict, and how the writer itself had worded the question where an editor changed that."""
+    if edited.question == written.question:
+        return against
+    told = f"{against.detail}\nAn editor had changed the wording, which was: {written.question}"
+    return replace(against, detail=told)
 
 
 async def _judged(

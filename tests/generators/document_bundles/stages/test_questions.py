@@ -190,6 +190,15 @@ async def test_readers_and_rules_tell_what_to_mend_and_memory_does_not() -> None
     assert "A quote is not there: document 9 does not say" in asked and "- [document 9] " in asked
 
 
+@pytest.mark.parametrize("wording", ["", "Where did she teach whose turbine won the Ludlow prize?"])
+async def test_a_writer_is_told_that_an_editor_changed_the_wording_where_one_did(wording: str) -> None:
+    model = ScriptedModel(script([SOUND], wording=wording, needs=["Bergen"]))
+    (row,) = (await mended(model)).rows["rejected"]
+    (asked,) = [prompt_text(request) for request in model.requests if request.purpose == "mend"]
+    told = f"An editor had changed the wording, which was: {SOUND['question']}"
+    assert (told in asked) is bool(wording) and "An editor" not in row.detail
+
+
 async def test_a_mend_without_the_form_mends_nothing_and_loses_no_other_row() -> None:
     model = ScriptedModel(script([SOUND], fault="one_document", mended=[{"type": "riddle"}]))
     result = await mended(model)
