@@ -276,7 +276,7 @@ def test_who_cannot_ask_a_server_builds_plainly(questions: Path, tmp_path: Path)
 
 
 def test_the_packaged_checkpoint_is_called_as_in_training() -> None:
-    assert evaluate._PACKAGED == PACKAGED
+    assert evaluate.PACKAGED == PACKAGED
 
 
 def test_help_has_examples() -> None:
