@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Protocol
 
 import numpy as np
@@ -52,6 +52,10 @@ class Pages(Protocol):
         """The page and the part in which a passage of the corpus stands, by ids; None where it stands in no page."""
         ...
 
+    def beginning(self, passage: str) -> str:
+        """How the page begins in which a passage stands, in a few hundred characters; empty where it stands in none."""
+        ...
+
 
 class JoinedPages:
     """The `Pages` of a corpus of passages: a page is all passages of one title."""
@@ -81,6 +85,15 @@ class JoinedPages:
         page = self.find(passage)
         return page.id, page.part_at(page.start)
 
+    def beginning(self, passage: str) -> str:
+        """See `Pages`."""
+        row = self._names.row_of(passage)
+        if row is None:
+            return ""
+        title = folded(self._passages[row].title)
+        first = next(iter(self._names.rows_titled(title)), row) if title else row
+        return self._passages[first].text[:_OPENING]
+
 
 class WholePages:
     """The `Pages` of a corpus of whole documents."""
@@ -103,8 +116,21 @@ class WholePages:
 
     def place(self, passage: str) -> tuple[str, int] | None:
         """See `Pages`. A page is where it begins."""
-        place = (passage, 1) if self._names.row_of(passage) is not None else place_of(passage)
-        return place if place and self._names.row_of(place[0]) is not None else None
+        place = self._place(passage)
+        return None if place is None else (self._documents[place[0]].id, place[1])
+
+    def beginning(self, passage: str) -> str:
+        """See `Pages`."""
+        place = self._place(passage)
+        return "" if place is None else self._documents[place[0]].text[:_OPENING]
+
+    def _place(self, passage: str) -> tuple[int, int] | None:
+        """Row of the page, and part."""
+        if (row := self._names.row_of(passage)) is not None:
+            return row, 1
+        place = place_of(passage)
+        row = None if place is None else self._names.row_of(place[0])
+        return None if place is None or row is None else (row, place[1])
 
     def _row_titled(self, name: str) -> int:
         title = folded(name)
@@ -146,41 +172,41 @@ async def search_pages(
     depth = max(k, min(_MOST_LOOKED_AT, max(_FEWEST_LOOKED_AT, _DEPTH * k)))
     while True:
         found = await retrieve(query, depth)
-        shown = await asyncio.to_thread(_spread, found, pages, query)
+        shown = await asyncio.to_thread(_spread, found, pages, query, k)
         if len(shown) >= k or len(found) < depth or depth >= _MOST_LOOKED_AT:
-            return shown[:k]
+            return shown
         depth = min(_MOST_LOOKED_AT, 4 * depth)
 
 
-def _spread(found: Iterable[Passage], pages: Pages, query: str) -> list[PageHit]:
-    """Hits of as many pages as there are, those of pages that the query names first."""
+def _spread(found: Sequence[Passage], pages: Pages, query: str, k: int) -> list[PageHit]:
+    """The first `k` hits of as many pages as there are, those of pages that the query names before the others."""
     of_page, parts, hits = Counter[str](), set[tuple[str, int]](), list[PageHit]()
-    names: dict[str, tuple[str, ...]] = {}
-    asked: dict[str, int] = {}
-    for hit in hits_of(found, pages):
-        if of_page[hit.page] >= _MOST_OF_PAGE or (hit.page, hit.part) in parts:
-            continue
-        of_page[hit.page] += 1
-        parts.add((hit.page, hit.part))
-        if hit.page not in names:
-            names[hit.page] = _other_names(pages, hit.page)
-        known = next((name for name in names[hit.page] if _has_name(query, name) or _has_name(hit.text, name)), "")
-        if of_page[hit.page] == 1:
-            called = [len(folded(name)) for name in (hit.title, *names[hit.page]) if _has_name(query, name)]
-            if called:
-                asked[hit.page] = max(called)
-        hits.append(replace(hit, known_as=known))
-    longest_first = sorted(asked, key=lambda page: -asked[page])
-    firsts = {page: next(hit for hit in hits if hit.page == page) for page in longest_first}
-    return [*firsts.values(), *(hit for hit in hits if hit is not firsts.get(hit.page))]
+    of_source: dict[str, tuple[str, ...]] = {}
+    names: list[tuple[str, ...]] = []
+    for passage in found:
+        source = passage.id.rpartition("#")[0] or passage.id  # passages of one document have one beginning
+        if source not in of_source:
+            of_source[source] = _other_names(pages.beginning(passage.id))
+        names.append((passage.title, *of_source[source]))
+    is_named = cache(lambda name: _has_name(query, name))  # the same page comes again and again
+    asked = [max((len(name) for name in each if is_named(name)), default=0) for each in names]
+    first = [place for place in sorted(range(len(found)), key=lambda place: -asked[place]) if asked[place]]
+    for number, place in enumerate((*first, *range(len(found)))):
+        if len(hits) >= k:
+            break
+        (hit,) = hits_of([found[place]], pages)
+        most = 1 if number < len(first) else _MOST_OF_PAGE
+        if of_page[hit.page] < most and (hit.page, hit.part) not in parts:
+            of_page[hit.page] += 1
+            parts.add((hit.page, hit.part))
+            others = (name for name in names[place][1:] if is_named(name) or _has_name(hit.text, name))
+            hits.append(replace(hit, known_as=next(others, "")))
+    return hits
 
 
-def _other_names(pages: Pages, page: str) -> tuple[str, ...]:
+def _other_names(beginning: str) -> tuple[str, ...]:
     """Other names of a page's subject, as the page's beginning says them: `also known as Fobi or Roseos`."""
-    try:
-        said = _KNOWN_AS.search(pages.find(page).text[:_OPENING])
-    except NoSuchPage:
-        return ()
+    said = _KNOWN_AS.search(beginning)
     return tuple(name.strip() for name in said[1].split(" or ") if name.strip()) if said else ()
 
 
@@ -191,7 +217,8 @@ def _has_name(text: str, name: str) -> bool:
     wanted = folded(name)
     if not wanted or (" " not in wanted and wanted in COMMON_WORDS):
         return bool(wanted) and wanted == folded(text)
-    if re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", folded(text)) is None:
+    plain = folded(text)
+    if wanted not in plain or re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", plain) is None:
         return False
     is_written_so = re.search(rf"(?<!\w){re.escape(name.strip())}(?!\w)", text) is not None and not name.islower()
     return " " in wanted or wanted == folded(text) or is_written_so

@@ -169,9 +169,8 @@ class OpenedPage:
         """
         said = list(dict.fromkeys(_plain_words(words)))
         said = [word for word in said if word not in _SAYS_NOTHING] or said
-        wanted = {word: stem_of(word) for word in said if word not in set(_plain_words(self.title))} or {
-            word: stem_of(word) for word in said
-        }
+        title = set(_plain_words(self.title))
+        wanted = {word: stem_of(word) for word in [word for word in said if word not in title] or said}
         stems, best, found = set(wanted.values()), 0, list[tuple[int, int, frozenset[str]]]()
         named = {word.lower() for word in written_words(strip_accents(words)) if word[0].isupper() or word[0].isdigit()}
         needed = {stem for word, stem in wanted.items() if word in named}
@@ -184,7 +183,15 @@ class OpenedPage:
             return [], ()
         fullest = [each for each in found if len(each[2]) == best]
         missing = tuple(word for word, stem in wanted.items() if stem not in fullest[0][2])
-        return [(first, last) for first, last, _ in fullest], missing
+        return [self._cut(first, last, has) for first, last, has in fullest], missing
+
+    def _cut(self, first: int, last: int, stems: frozenset[str]) -> tuple[int, int]:
+        """A sentence, or of a very long one what is around the first of the words."""
+        if last - first <= _LONGEST_SPOT:
+            return first, last
+        tokens = _TOKEN.finditer(self.text, first, last)
+        word = next(each for each in tokens if stems.intersection(map(stem_of, _plain_words(each.group()))))
+        return max(first, word.start() - _AROUND), min(last, word.start() + _AROUND)
 
     def _joined(self, pieces: Sequence[_Piece]) -> list[_Piece]:
         """What is shown around each place, within its part; places that lie close together as one piece."""
