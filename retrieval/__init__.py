@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trailforge.retrieval.page_tools import PageHit as PageHit
     from trailforge.retrieval.page_tools import PagePart as PagePart
     from trailforge.retrieval.page_tools import PageTools as PageTools
+    from trailforge.retrieval.page_tools import WordHits as WordHits
     from trailforge.retrieval.papers import looks_like_paper as looks_like_paper
     from trailforge.retrieval.plan_tools import Tools as Tools
     from trailforge.retrieval.plan_tools import local_tools as local_tools

@@ -88,6 +88,12 @@ def _third(verb: str) -> str:
     return f"{verb[:-1]}ies" if verb.endswith("y") and verb[-2] not in "aeou" else f"{verb}s"
 
 
+_FAMILIES = "die died dies dying dead death deaths|bear born birth births birthplace birthplaces|wed wedding weddings"
+"""Words of one meaning that no ending tells."""
+_INFLECTED = ("ings", "ing", "edly", "ed", "ies", "es", "ly", "s", "y", "e")
+_DERIVED = ("ments", "ment", "ians", "ian", "ions", "ion", "ists", "ist", "ers", "er", "ors", "or", "ive", "al", "o")
+_SHORTEST_INFLECTED, _SHORTEST_DERIVED = 3, 4
+"""Letters that are left of a word without such an ending, at least."""
 _FORMS = [row.split() for row in " ".join(_IRREGULAR.split()).split("|")]
 
 PARTICIPLES = frozenset({*(part for _, _, part in _FORMS), *(_past(verb) for verb in _REGULAR.split())})
@@ -109,3 +115,21 @@ def inverted(verb: str) -> tuple[str, str]:
     if verb in AUXILIARIES:
         return verb, ""
     return ("did", PAST[verb]) if verb in PAST else ("does", THIRD[verb])
+
+
+def stem_of(word: str) -> str:
+    """Return what forms of a word in small letters have in common, so that `libretto` and `librettist`, `wrote` and
+    `writer`, `died` and `death` have one stem. Names and other languages lose an ending that looks like an English one.
+    """
+    word = _BASES.get(word, word)
+    for endings, least in ((_INFLECTED, _SHORTEST_INFLECTED), (_DERIVED, _SHORTEST_DERIVED)):
+        ending = next((each for each in endings if word.endswith(each) and len(word) - len(each) >= least), "")
+        word = word.removesuffix(ending)
+    return word
+
+
+_BASES = {
+    **{form: forms[0] for forms in _FORMS for form in forms},
+    **{form: base for base, *forms in (family.split() for family in _FAMILIES.split("|")) for form in (base, *forms)},
+}
+"""Base form of each form that is irregular."""

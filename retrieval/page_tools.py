@@ -23,6 +23,8 @@ class PageHit:
     """A passage of the page, or the words around what was found."""
     score: float = 0.0
     """A search's score, higher is better, rounded to 6 decimals; 0.0 for words found in a page."""
+    known_as: str = ""
+    """The other name of the page's subject by which the query or the text calls it; empty where neither does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,20 @@ class PageHits:
     """What a search of pages finds, as a server gives it."""
 
     hits: tuple[PageHit, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordHits:
+    """Where words stand in a page, as a find shows it."""
+
+    hits: tuple[PageHit, ...] = ()
+    """Places in the page's order; those that lie close together as one."""
+    left: int = 0
+    """Number of further places that are not shown."""
+    left_parts: tuple[int, ...] = ()
+    """The parts of the page in which those stand."""
+    missing: tuple[str, ...] = ()
+    """Words that the places do not have; empty where they have all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +66,9 @@ class PageTools(Protocol):
     """Search, open and find over a corpus of pages. The same call on the same pages always gives the same result."""
 
     async def search(self, query: str, top_k: int) -> tuple[PageHit, ...]:
-        """The best passages, best first, each with its page; fewer than `top_k` where there are not that many."""
+        """The best passages, each with its page: at most one of a part and two of a page, those of pages whose name
+        the query has first, the others best first; fewer than `top_k` where there are not that many.
+        """
         ...
 
     async def open(self, page: str, part: int) -> PagePart:
@@ -60,6 +78,6 @@ class PageTools(Protocol):
         """
         ...
 
-    async def find(self, page: str, text: str) -> tuple[PageHit, ...]:
-        """Where words stand in a page, in its order; empty where nowhere. Raises `NoSuchPage` for a page unknown."""
+    async def find(self, page: str, text: str) -> WordHits:
+        """Where words stand in a page; no hits where nowhere. Raises `NoSuchPage` for a page unknown."""
         ...

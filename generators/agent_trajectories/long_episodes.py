@@ -76,11 +76,12 @@ def malformed_turns(row: AgentTrajectory, *, most: int) -> Verdict:
 def unread_pages(row: AgentTrajectory, *, least: float) -> Verdict:
     """Reject an episode that cites too many pages of which it read passages of searches alone.
 
-    Score: the share of the cited pages that it opened, or in which it found words; 1 where it cites none.
+    Score: the share of the cited pages that it opened, or looked through for words; 1 where it cites none.
     """
     record = _record(row)
     cited = {each.page for each in cited_in(record)}
-    read = {page for call in record.calls if call.tool in ("open", "find") for page in call.pages}
+    done = [call for call in record.calls if call.tool in ("open", "find") and not call.problem]
+    read = {page for call in done for page in (call.page, *call.pages)}
     share = len(cited & read) / len(cited) if cited else 1.0
     detail = "" if share >= least else f"{len(cited & read)} of {len(cited)} cited pages opened or searched for words"
     return Verdict(keep=share >= least, reason="unread_pages", score=round(share, 6), detail=detail)

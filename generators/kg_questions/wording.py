@@ -66,7 +66,7 @@ def _head(label: str, names: tuple[str, ...]) -> Phrase:
         return Phrase(says=f"was {participle} {{x}}")
     if is_finite(label.split()[0]):
         return Phrase(says=f"{label} {{x}}")
-    return Phrase(says=f"has {{x}} as {_article(label)} {label}")
+    return Phrase(says=f"has {{x}} as {article_of(label)} {label}")
 
 
 def _is_participle(name: str) -> bool:
@@ -75,8 +75,12 @@ def _is_participle(name: str) -> bool:
     return len(words) > 1 and words[0] in PARTICIPLES and words[1] in PREPOSITIONS
 
 
-def _article(noun: str) -> str:
-    return "an" if noun[:1] in "aeiou" else "a"
+_SOUNDS_LIKE_A_CONSONANT = re.compile(r"(?i)(?:uni(?!n|m)|eu|use|usu|ut[ei]|one\b|once\b|ubi)")
+
+
+def article_of(noun: str) -> str:
+    """Return `a` or `an`, as a noun in English is spoken: a university, an album."""
+    return "an" if noun[:1].lower() in "aeiou" and not _SOUNDS_LIKE_A_CONSONANT.match(noun) else "a"
 
 
 _WITH_KIND = frozenset(

@@ -36,6 +36,7 @@ from trailforge.protocols.browse.results import (
     NO_ROOM_NOW,
     TOO_MANY_AT_ONCE,
     CallResult,
+    calls_left,
     carry_out,
     result_text,
 )
@@ -314,17 +315,25 @@ class _Episode:
         return self._size + self._count(text) + spare <= self._config.max_tokens
 
     def _warn(self) -> None:
-        """Tell the agent in its last result that it can only answer now, where no call or no room is left."""
+        """Tell the agent in its last result that it can only answer now, where no call or no room is left, and from the
+        half of its calls on how many are left.
+        """
         is_full = self._size + 2 * self._config.sampling.max_tokens > self._config.max_tokens
         keeps = self._config.context.kind == "all"
         calls_over = len(self._calls) >= self._config.max_calls
         if not calls_over and not (is_full and keeps):
+            if 2 * len(self._calls) >= self._config.max_calls:
+                self._add_line(calls_left(self._config.max_calls - len(self._calls)))
             return
         self._is_last = True
-        said = NO_CALLS_LEFT if calls_over else ANSWER_NOW
+        self._add_line(NO_CALLS_LEFT if calls_over else ANSWER_NOW)
+
+    def _add_line(self, said: str) -> None:
+        """Say something below the last result."""
         last = self._windows.messages[-1]
         self._shown[-1] = f"{self._shown[-1]}\n\n{said}"
         self._windows.messages[-1] = self.writing.result(self._shown[-1], last.tool_call_id)
+        self._size += self._count(said)
 
     def _refuse(self, problem: str) -> None:
         self._refusals += 1

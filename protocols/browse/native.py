@@ -52,9 +52,9 @@ TOOLS: tuple[dict[str, Any], ...] = (
     ),
     _tool(
         "find",
-        "Find where words stand in a page, whatever their capitals.",
+        "Find where words stand in a page, in whatever form.",
         page=_PAGE,
-        text={"type": "string", "description": "The words, exactly as they stand in the page."},
+        text={"type": "string", "description": "The words to find, as few as will do."},
     ),
 )
 """The tools as a request to a server offers them."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trailforge.protocols.base import NOTHING_FOUND, escape_retrieved, tag_pattern
 from trailforge.protocols.browse.actions import BadCall, Call, FindAction, OpenAction, SearchAction
-from trailforge.retrieval import PageHit, PagePart, PageTools
+from trailforge.retrieval import PageHit, PagePart, PageTools, WordHits
 from trailforge.schemas import NoSuchPage
 
 NO_CALLS_LEFT = "No calls are left: give the answer now."
@@ -27,6 +26,8 @@ class CallResult:
 
     hits: tuple[PageHit, ...] = ()
     """The hits of a search or a find."""
+    words: WordHits | None = None
+    """What a find found; None for other calls."""
     opened: PagePart | None = None
     """The part of a page that was opened; None for other calls."""
     problem: str = ""
@@ -52,7 +53,8 @@ async def carry_out(call: Call, tools: PageTools, top_k: int) -> CallResult:
             case OpenAction():
                 return CallResult(opened=await tools.open(call.page, call.part))
             case FindAction():
-                return CallResult(hits=await tools.find(call.page, call.text))
+                words = await tools.find(call.page, call.text)
+                return CallResult(hits=words.hits, words=words)
             case BadCall():
                 return CallResult(problem=call.problem)
     except NoSuchPage as error:
@@ -68,20 +70,32 @@ def result_text(call: Call, result: CallResult) -> str:
         head = f"{_place(opened.id, opened.title, opened.part)} of {opened.parts}"
         return f"{head}\n{harmless(opened.text).strip()}"
     if isinstance(call, FindAction):
-        return _found_words(call, result.hits)
+        return _found_words(call, result.words or WordHits(hits=result.hits))
     lines = [f"{number}. {_line(hit)}" for number, hit in enumerate(result.hits, 1)]
     return "\n".join(lines or [NOTHING_FOUND])
 
 
-def _found_words(call: FindAction, hits: Sequence[PageHit]) -> str:
-    if not hits:
+def calls_left(left: int) -> str:
+    """Write the line that says how many calls the agent may still make."""
+    return f"calls left: {left}"
+
+
+def _found_words(call: FindAction, found: WordHits) -> str:
+    if not found.hits:
         return f"These words stand nowhere in [{one_line(call.page)}]."
-    head = f"[{one_line(hits[0].page)}] {one_line(hits[0].title)}".rstrip()
-    return "\n".join([head, *(f"part {hit.part}: … {one_line(hit.text)} …" for hit in hits)])
+    lines = [f"[{one_line(found.hits[0].page)}] {one_line(found.hits[0].title)}".rstrip()]
+    if found.missing:
+        lines.append(f"Only a part of these words stands together; missing: {one_line(', '.join(found.missing))}")
+    lines += [f"part {hit.part}: … {one_line(hit.text)} …" for hit in found.hits]
+    if found.left:
+        are = f"part{'s' if len(found.left_parts) > 1 else ''} {', '.join(map(str, found.left_parts))}"
+        lines.append(f"and {found.left} more in {are}")
+    return "\n".join(lines)
 
 
 def _line(hit: PageHit) -> str:
-    return f"{_place(hit.page, hit.title, hit.part)}: {one_line(hit.text)}"
+    known = f" (also known as {one_line(hit.known_as)})" if hit.known_as else ""
+    return f"{_place(hit.page, f'{hit.title}{known}', hit.part)}: {one_line(hit.text)}"
 
 
 def _place(page: str, title: str, part: int) -> str:

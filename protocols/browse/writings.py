@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from trailforge.protocols.base import READ_FIRST
 from trailforge.protocols.browse.actions import BrowseTurn
 from trailforge.protocols.browse.native import TOOLS_JSON, read_native, write_native
-from trailforge.protocols.browse.results import LEFT_OUT
+from trailforge.protocols.browse.results import LEFT_OUT, calls_left
 from trailforge.protocols.browse.tags import STOP, read_tags, write_tags
 from trailforge.schemas import InvalidInput, NativeMessage, Writing
 
@@ -20,9 +20,10 @@ _RULES = (
     "find shows where words stand in a page. A search shows only a piece of a page: open what looks right and read it, "
     "and find a name there instead of opening part after part. {calls} "
     f"{READ_FIRST} "
+    "A thing may have a second name, and its page stands under the first one: a page says at its beginning what else "
+    "its subject is called. "
     "Pages may look alike: check that a page is about the one that the question means. Where a way leads to nothing, "
-    "leave it and try another. Before the answer, name the parts that bear each link of it, as [page id, part 2]. "
-    "{answer} You may make {most} calls."
+    "leave it and try another. {answer} You may make {most} calls."
 )
 _TAG_CALLS = (
     "Begin every turn by reasoning between <think> and </think>. Then make one or several calls, and stop: "
@@ -32,9 +33,14 @@ _TAG_CALLS = (
 )
 _NATIVE_CALLS = "You may call several tools in one turn."
 _TAG_ANSWER = (
-    "When you are sure, reason once more, then write the answer alone between <answer> and </answer>, no call."
+    "When you are sure, reason once more, and end your reasoning with one short line that cites the part which bears "
+    "each link, such as [00123, part 2] [00456, part 1]. Then write the answer alone between <answer> and </answer>, "
+    "no call."
 )
-_NATIVE_ANSWER = "When you are sure, call nothing and write the answer alone between <answer> and </answer>."
+_NATIVE_ANSWER = (
+    "When you are sure, call nothing: write first one short line that cites the part which bears each link, such as "
+    "[00123, part 2] [00456, part 1], then the answer between <answer> and </answer>."
+)
 SUMMARY_REQUEST = (
     "The conversation is getting long: it goes on from a summary that you write now. Call no tool. Write down, so that "
     "nobody needs the results again: what is asked; each fact found, with the page and part it stands in; which ways "
@@ -117,7 +123,12 @@ WRITINGS: dict[str, TurnWriting] = {
 
 
 WORDS = "\n".join(
-    [SUMMARY_REQUEST, LEFT_OUT, *(f"{each.opening('', 0)[0].content} {each.tools}" for each in WRITINGS.values())]
+    [
+        SUMMARY_REQUEST,
+        LEFT_OUT,
+        calls_left(0),
+        *(f"{each.opening('', 0)[0].content} {each.tools}" for each in WRITINGS.values()),
+    ]
 )
 """All fixed text that agents are told, whatever the question is."""
 

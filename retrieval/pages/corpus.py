@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import threading
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cache, cached_property
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +17,7 @@ from trailforge.retrieval.backends.declaration import MadePassage
 from trailforge.retrieval.page_tools import PageHit
 from trailforge.retrieval.pages.cutting import Paging, place_of
 from trailforge.retrieval.pages.text import PART_WORDS, OpenedPage, folded
+from trailforge.retrieval.words import COMMON_WORDS
 from trailforge.schemas import Document, NoSuchPage, Passage
 
 _MOST_PASSAGES = 1000
@@ -21,6 +26,16 @@ _MOST_NAMED = 5
 """Pages of one title that a message names."""
 _BETWEEN = "\n\n"
 _LONGEST_NAME = 200
+_MOST_OF_PAGE = 2
+"""Passages of one page that a search shows; of one part it shows one."""
+_DEPTH = 10
+"""Passages that are looked at for one that is shown; four times as many where they are of too few pages."""
+_FEWEST_LOOKED_AT, _MOST_LOOKED_AT = 50, 1000
+_OPENING = 400
+"""Characters at the beginning of a page in which its subject's other names stand."""
+_KNOWN_AS = re.compile(r"\b(?:also|better|formerly) (?:known|called) as ([^,.;()\n]{1,200})")
+_MOST_COMPARED = 1000
+"""Titles that are compared with a name that none has."""
 
 
 class Pages(Protocol):
@@ -35,6 +50,10 @@ class Pages(Protocol):
 
     def place(self, passage: str) -> tuple[str, int] | None:
         """The page and the part in which a passage of the corpus stands, by ids; None where it stands in no page."""
+        ...
+
+    def beginning(self, passage: str) -> str:
+        """How the page begins in which a passage stands, in a few hundred characters; empty where it stands in none."""
         ...
 
 
@@ -52,7 +71,7 @@ class JoinedPages:
         if found is not None and (not title or found not in rows):
             rows = [found]
         if not rows or (found is None and not title):
-            raise _no_page(name)
+            raise self._names.no_page(name)
         texts = {row: self._passages[row].text for row in rows}
         opened = rows[0] if found is None else found
         start = sum(len(text) + len(_BETWEEN) for row, text in texts.items() if row < opened)
@@ -65,6 +84,15 @@ class JoinedPages:
             return None
         page = self.find(passage)
         return page.id, page.part_at(page.start)
+
+    def beginning(self, passage: str) -> str:
+        """See `Pages`."""
+        row = self._names.row_of(passage)
+        if row is None:
+            return ""
+        title = folded(self._passages[row].title)
+        first = next(iter(self._names.rows_titled(title)), row) if title else row
+        return self._passages[first].text[:_OPENING]
 
 
 class WholePages:
@@ -83,19 +111,32 @@ class WholePages:
         page = self._documents[row]
         whole = OpenedPage(page.id, page.title, page.text, self._paging.words)
         if part > whole.parts:
-            raise _no_page(name)
+            raise NoSuchPage(f"there is no part {part}: the page {whole.name!r} has {whole.parts} parts")
         return OpenedPage(page.id, page.title, page.text, words or self._paging.words, whole.starts[part - 1])
 
     def place(self, passage: str) -> tuple[str, int] | None:
         """See `Pages`. A page is where it begins."""
-        place = (passage, 1) if self._names.row_of(passage) is not None else place_of(passage)
-        return place if place and self._names.row_of(place[0]) is not None else None
+        place = self._place(passage)
+        return None if place is None else (self._documents[place[0]].id, place[1])
+
+    def beginning(self, passage: str) -> str:
+        """See `Pages`."""
+        place = self._place(passage)
+        return "" if place is None else self._documents[place[0]].text[:_OPENING]
+
+    def _place(self, passage: str) -> tuple[int, int] | None:
+        """Row of the page, and part."""
+        if (row := self._names.row_of(passage)) is not None:
+            return row, 1
+        place = place_of(passage)
+        row = None if place is None else self._names.row_of(place[0])
+        return None if place is None or row is None else (row, place[1])
 
     def _row_titled(self, name: str) -> int:
         title = folded(name)
         rows = self._names.rows_titled(title) if title else []
         if not rows:
-            raise _no_page(name)
+            raise self._names.no_page(name)
         if len(rows) > 1:
             ids = ", ".join(repr(self._documents[row].id[:_LONGEST_NAME]) for row in rows[:_MOST_NAMED])
             more = " …" if len(rows) > _MOST_NAMED else ""
@@ -118,8 +159,69 @@ def hits_of(found: Iterable[Passage], pages: Pages | None) -> list[PageHit]:
     return hits
 
 
-def _no_page(name: str) -> NoSuchPage:
-    return NoSuchPage(f"there is no page {name[:_LONGEST_NAME]!r}, neither by id nor by title")
+async def search_pages(
+    retrieve: Callable[[str, int], Awaitable[Sequence[Passage]]], pages: Pages | None, query: str, k: int
+) -> list[PageHit]:
+    """The best `k` passages with their pages: at most one of a part and two of a page, so that deeper ranks come up.
+
+    The best passage of a page comes first where the query has the page's title or a known other name word by word.
+    `retrieve`: what `Retriever.retrieve` does. `pages`: None for those of the web, which are shown as they are ranked.
+    """
+    if pages is None or k < 1:
+        return hits_of(await retrieve(query, k), None)
+    depth = max(k, min(_MOST_LOOKED_AT, max(_FEWEST_LOOKED_AT, _DEPTH * k)))
+    while True:
+        found = await retrieve(query, depth)
+        shown = await asyncio.to_thread(_spread, found, pages, query, k)
+        if len(shown) >= k or len(found) < depth or depth >= _MOST_LOOKED_AT:
+            return shown
+        depth = min(_MOST_LOOKED_AT, 4 * depth)
+
+
+def _spread(found: Sequence[Passage], pages: Pages, query: str, k: int) -> list[PageHit]:
+    """The first `k` hits of as many pages as there are, those of pages that the query names before the others."""
+    of_page, parts, hits = Counter[str](), set[tuple[str, int]](), list[PageHit]()
+    of_source: dict[str, tuple[str, ...]] = {}
+    names: list[tuple[str, ...]] = []
+    for passage in found:
+        source = passage.id.rpartition("#")[0] or passage.id  # passages of one document have one beginning
+        if source not in of_source:
+            of_source[source] = _other_names(pages.beginning(passage.id))
+        names.append((passage.title, *of_source[source]))
+    is_named = cache(lambda name: _has_name(query, name))  # the same page comes again and again
+    asked = [max((len(name) for name in each if is_named(name)), default=0) for each in names]
+    first = [place for place in sorted(range(len(found)), key=lambda place: -asked[place]) if asked[place]]
+    for number, place in enumerate((*first, *range(len(found)))):
+        if len(hits) >= k:
+            break
+        (hit,) = hits_of([found[place]], pages)
+        most = 1 if number < len(first) else _MOST_OF_PAGE
+        if of_page[hit.page] < most and (hit.page, hit.part) not in parts:
+            of_page[hit.page] += 1
+            parts.add((hit.page, hit.part))
+            others = (name for name in names[place][1:] if is_named(name) or _has_name(hit.text, name))
+            hits.append(replace(hit, known_as=next(others, "")))
+    return hits
+
+
+def _other_names(beginning: str) -> tuple[str, ...]:
+    """Other names of a page's subject, as the page's beginning says them: `also known as Fobi or Roseos`."""
+    said = _KNOWN_AS.search(beginning)
+    return tuple(name.strip() for name in said[1].split(" or ") if name.strip()) if said else ()
+
+
+def _has_name(text: str, name: str) -> bool:
+    """Does a text have a name word by word? A name of one word needs its capital there, unless it is all of the text:
+    `birth` in a query does not ask for a page of this title.
+    """
+    wanted = folded(name)
+    if not wanted or (" " not in wanted and wanted in COMMON_WORDS):
+        return bool(wanted) and wanted == folded(text)
+    plain = folded(text)
+    if wanted not in plain or re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", plain) is None:
+        return False
+    is_written_so = re.search(rf"(?<!\w){re.escape(name.strip())}(?!\w)", text) is not None and not name.islower()
+    return " " in wanted or wanted == folded(text) or is_written_so
 
 
 class _Names:
@@ -132,22 +234,45 @@ class _Names:
     def row_of(self, key: str) -> int | None:
         """The row of the document with this id."""
         with self._lock:
-            ids, _ = self._by_name
+            ids, _, _ = self._by_name
         return next((row for row in ids.rows(key) if self._documents[row].id == key), None)
 
     def rows_titled(self, title: str) -> list[int]:
         """The rows of documents with this folded title, rising."""
         with self._lock:
-            _, titles = self._by_name
+            _, titles, _ = self._by_name
         return [row for row in titles.rows(title) if folded(self._documents[row].title) == title]
 
+    def no_page(self, name: str) -> NoSuchPage:
+        """Say that no page has this id or title, and which titles begin alike."""
+        wanted = folded(name[:_LONGEST_NAME])
+        with self._lock:
+            rows = self._by_name[2].rows(_first_word(wanted))[:_MOST_COMPARED] if wanted else []
+        titles = {title: folded(title) for title in (self._documents[row].title for row in rows)}
+        alike = [title for title in titles if _first_word(titles[title]) == _first_word(wanted)]
+        alike.sort(key=lambda title: (-_alike(titles[title], wanted), len(title), title))
+        said = ", ".join(repr(title[:_LONGEST_NAME]) for title in alike[:_MOST_NAMED])
+        mend = f"titles that begin alike: {said}" if said else "search for it: its page may have another title"
+        return NoSuchPage(f"no page has the id or the title {name[:_LONGEST_NAME]!r}; {mend}")
+
     @cached_property
-    def _by_name(self) -> tuple[_Rows, _Rows]:
-        """By id and by title."""
-        hashes = np.empty((2, len(self._documents)), np.int64)
+    def _by_name(self) -> tuple[_Rows, _Rows, _Rows]:
+        """By id, by title, and by the first word of the title."""
+        hashes = np.empty((3, len(self._documents)), np.int64)
         for row, document in enumerate(self._documents):
-            hashes[:, row] = hash(document.id), hash(folded(document.title))
-        return _Rows(hashes[0]), _Rows(hashes[1])
+            title = folded(document.title)
+            hashes[:, row] = hash(document.id), hash(title), hash(_first_word(title))
+        return _Rows(hashes[0]), _Rows(hashes[1]), _Rows(hashes[2])
+
+
+def _alike(one: str, other: str) -> int:
+    """Characters at the beginning that two texts have in common."""
+    pairs = zip(one, other, strict=False)
+    return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _first_word(title: str) -> str:
+    return title.partition(" ")[0]
 
 
 class _Rows:

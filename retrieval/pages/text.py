@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
+from trailforge.retrieval.english import AUXILIARIES, PREPOSITIONS, stem_of
 from trailforge.retrieval.page_tools import PagePart
 from trailforge.retrieval.sentences import sentence_spans
-from trailforge.retrieval.words import fold_text, strip_accents
+from trailforge.retrieval.words import fold_text, strip_accents, words_of, written_words
 from trailforge.schemas import NoSuchPage
 
 PART_WORDS = 1000
-_MOST_SPOTS = 20
+_MOST_SPOTS = 5
 _AROUND = 200
 """Characters on either side of what was found."""
+_LONGEST_SPOT = 800
+"""Characters of what is shown in one piece, before what is found further on begins another."""
+_SAYS_NOTHING = frozenset(
+    (*PREPOSITIONS, *AUXILIARIES, *"a an the and or it its he his she her they their who".split())
+)
+"""Words that are not looked for where others are."""
 _LONGEST_NAME = 200
 """Characters of a page's name in a message."""
 _TOKEN = re.compile(r"\S+")
@@ -32,7 +39,7 @@ class Spot:
     part: int
     """Of the page, from 1."""
     text: str
-    """The words with what is around them."""
+    """The words with what is around them; places that lie close together stand in one text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +53,12 @@ class FoundWords:
     """Of places in the page."""
     matches: tuple[Spot, ...]
     """Places in the page's order: the first of each part that has any, and of the others the first ones."""
+    left: int = 0
+    """Number of places that `matches` does not show."""
+    left_parts: tuple[int, ...] = ()
+    """The parts in which those places stand."""
+    missing: tuple[str, ...] = ()
+    """Words that do not stand beside the others in any sentence; empty where all of them do."""
 
 
 def part_starts(text: str, words: int) -> list[int]:
@@ -108,8 +121,30 @@ class OpenedPage:
 
     def find(self, words: str) -> FoundWords:
         """Where these words stand there, one after the other, whatever their capitals, accents, kinds of quotes and
-        hyphens, and the space between them.
+        hyphens, and the space between them. Where nowhere: the sentences with most of them, half at least, in
+        whatever form.
         """
+        spans, missing = self._in_a_row(words), ()
+        pieces = [_Piece(self.part_at(first), first, last) for first, last in spans]
+        if not pieces:
+            spans, missing = self._in_forms(words)
+            pieces = [_Piece(self.part_at(first), first, last, around=0) for first, last in spans]
+        joined = self._joined(pieces)
+        shown = _chosen(joined)
+        left = [piece for piece in joined if piece not in shown]
+        return FoundWords(
+            id=self.id,
+            title=self.title,
+            parts=self.parts,
+            count=len(spans),
+            matches=tuple(Spot(part=piece.part, text=self._shown(piece)) for piece in shown),
+            left=sum(piece.count for piece in left),
+            left_parts=tuple(sorted({piece.part for piece in left})),
+            missing=missing,
+        )
+
+    def _in_a_row(self, words: str) -> list[tuple[int, int]]:
+        """Where each place begins and ends at which the words stand as they are."""
         wanted, tokens = folded(words), list(_TOKEN.finditer(self.text))
         plain = [_fold(token.group()) for token in tokens]
         starts = [0, *accumulate(len(token) + 1 for token in plain)]
@@ -124,18 +159,86 @@ class OpenedPage:
             number = bisect_right(starts, folded_at, hi=len(tokens)) - 1
             return tokens[number].start() + _unfolded(tokens[number].group(), folded_at - starts[number])
 
-        shown = self._shown(places, [token.start() for token in tokens], starts)
-        spans = [(place(at), place(at + len(wanted) - 1) + 1) for at in shown]
-        matches = tuple(Spot(part=self.part_at(first), text=_around(self.text, first, last)) for first, last in spans)
-        return FoundWords(id=self.id, title=self.title, parts=self.parts, count=len(places), matches=matches)
+        return [(place(at), place(at + len(wanted) - 1) + 1) for at in places]
 
-    def _shown(self, places: Sequence[int], tokens: Sequence[int], starts: Sequence[int]) -> list[int]:
-        """The places that are shown, rising. `tokens`: where each begins in the text; `starts`: where when folded."""
-        bounds = [starts[min(bisect_left(tokens, each), len(tokens))] for each in self.starts]
-        firsts = [bisect_left(places, bound) for bound in bounds]
-        of_parts = [first for first, end in zip(firsts, [*firsts[1:], len(places)], strict=True) if first < end]
-        chosen = dict.fromkeys((*of_parts, *range(min(len(places), _MOST_SPOTS))))
-        return [places[number] for number in sorted(list(chosen)[:_MOST_SPOTS])]
+    def _in_forms(self, words: str) -> tuple[list[tuple[int, int]], tuple[str, ...]]:
+        """The sentences with most of the words, in whatever form, and the words that the first of them lacks.
+
+        The page's own name is not looked for where something else is. Names and numbers have to be there, or nothing
+        is found.
+        """
+        said = list(dict.fromkeys(_plain_words(words)))
+        said = [word for word in said if word not in _SAYS_NOTHING] or said
+        title = set(_plain_words(self.title))
+        wanted = {word: stem_of(word) for word in [word for word in said if word not in title] or said}
+        stems, best, found = set(wanted.values()), 0, list[tuple[int, int, frozenset[str]]]()
+        named = {word.lower() for word in written_words(strip_accents(words)) if word[0].isupper() or word[0].isdigit()}
+        needed = {stem for word, stem in wanted.items() if word in named}
+        for first, last in sentence_spans(self.text):
+            has = frozenset(stems.intersection(map(stem_of, _plain_words(self.text[first:last]))))
+            if has >= needed and len(has) >= max(1, best):
+                best = len(has)
+                found.append((first, last, has))
+        if not best or 2 * best < len(stems):
+            return [], ()
+        fullest = [each for each in found if len(each[2]) == best]
+        missing = tuple(word for word, stem in wanted.items() if stem not in fullest[0][2])
+        return [self._cut(first, last, has) for first, last, has in fullest], missing
+
+    def _cut(self, first: int, last: int, stems: frozenset[str]) -> tuple[int, int]:
+        """A sentence, or of a very long one what is around the first of the words."""
+        if last - first <= _LONGEST_SPOT:
+            return first, last
+        tokens = _TOKEN.finditer(self.text, first, last)
+        word = next(each for each in tokens if stems.intersection(map(stem_of, _plain_words(each.group()))))
+        return max(first, word.start() - _AROUND), min(last, word.start() + _AROUND)
+
+    def _joined(self, pieces: Sequence[_Piece]) -> list[_Piece]:
+        """What is shown around each place, within its part; places that lie close together as one piece."""
+        bounds, joined = [*self.starts, len(self.text)], list[_Piece]()
+        for piece in pieces:
+            low, high = bounds[piece.part - 1], bounds[piece.part]
+            first, last = max(low, piece.first - piece.around), max(piece.last, min(high, piece.last + piece.around))
+            before = joined[-1] if joined and joined[-1].part == piece.part else None
+            if before is not None and first <= before.last + 2:  # a line break, or two
+                if piece.last <= before.last or last - before.first <= _LONGEST_SPOT:
+                    last = last if last - before.first <= _LONGEST_SPOT else before.last
+                    joined[-1] = replace(before, last=max(before.last, last), count=before.count + 1)
+                    continue
+                first = min(max(first, before.last), piece.first)
+            joined.append(replace(piece, first=first, last=last))
+        return joined
+
+    def _shown(self, piece: _Piece) -> str:
+        """The text of a piece, from word to word."""
+        start, end = piece.first, piece.last
+        while start < end and start and not self.text[start - 1].isspace() and not self.text[start].isspace():
+            start += 1
+        while start < end < len(self.text) and not self.text[end].isspace() and not self.text[end - 1].isspace():
+            end -= 1
+        return " ".join(self.text[start:end].split() or self.text[piece.first : piece.last].split())
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A stretch of a page, in characters, with one or several places that were found."""
+
+    part: int
+    first: int
+    last: int
+    around: int = _AROUND
+    count: int = 1
+
+
+def _chosen(pieces: Sequence[_Piece]) -> list[_Piece]:
+    """The pieces that are shown, rising: the first of each part, then the first ones."""
+    firsts = {piece.part: piece for piece in reversed(pieces)}
+    chosen = dict.fromkeys((*sorted(firsts.values(), key=lambda piece: piece.first), *pieces))
+    return sorted(list(chosen)[:_MOST_SPOTS], key=lambda piece: piece.first)
+
+
+def _plain_words(text: str) -> list[str]:
+    return words_of(strip_accents(text))
 
 
 def folded(text: str) -> str:
@@ -153,13 +256,3 @@ def _unfolded(word: str, place: int) -> int:
         return min(place, len(word))
     ends = list(accumulate(len(_fold(character)) for character in word))
     return min(bisect_right(ends, place), len(word))
-
-
-def _around(text: str, first: int, last: int) -> str:
-    """From word to word."""
-    start, end = max(0, first - _AROUND), min(len(text), last + _AROUND)
-    while 0 < start < first and not text[start - 1].isspace():
-        start += 1
-    while last < end < len(text) and not text[end].isspace():
-        end -= 1
-    return " ".join(text[start:end].split())

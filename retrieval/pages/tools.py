@@ -11,8 +11,8 @@ from trailforge.inference import Asker
 from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.indexes.corpus import Chunking, read_corpus
 from trailforge.retrieval.indexes.store import OpenIndex
-from trailforge.retrieval.page_tools import PageHit, PagePart, PageTools
-from trailforge.retrieval.pages.corpus import JoinedPages, Pages, WholePages, hits_of
+from trailforge.retrieval.page_tools import PageHit, PagePart, PageTools, WordHits
+from trailforge.retrieval.pages.corpus import JoinedPages, Pages, WholePages, search_pages
 from trailforge.retrieval.pages.cutting import PASSAGE_TOKENS, Paging, count_all, cut_pages
 from trailforge.retrieval.pages.text import FoundWords
 from trailforge.retrieval.retrievers import WEB, RetrieverConfig
@@ -39,14 +39,13 @@ class CorpusPageTools:
 
     async def search(self, query: str, top_k: int) -> tuple[PageHit, ...]:
         """See `PageTools`."""
-        found = await self.retriever.retrieve(query, top_k)
-        return tuple(await asyncio.to_thread(hits_of, found, self.pages))
+        return tuple(await search_pages(self.retriever.retrieve, self.pages, query, top_k))
 
     async def open(self, page: str, part: int) -> PagePart:
         """See `PageTools`."""
         return await asyncio.to_thread(lambda: self.pages.find(page).part(part or None))
 
-    async def find(self, page: str, text: str) -> tuple[PageHit, ...]:
+    async def find(self, page: str, text: str) -> WordHits:
         """See `PageTools`."""
         return hits_of_words(await asyncio.to_thread(lambda: self.pages.find(page).find(text)))
 
@@ -65,14 +64,19 @@ class ServedPageTools:
         """See `PageTools`."""
         return await self.client.open_page(page, part or None)
 
-    async def find(self, page: str, text: str) -> tuple[PageHit, ...]:
+    async def find(self, page: str, text: str) -> WordHits:
         """See `PageTools`."""
         return hits_of_words(await self.client.find_in_page(page, text))
 
 
-def hits_of_words(found: FoundWords) -> tuple[PageHit, ...]:
+def hits_of_words(found: FoundWords) -> WordHits:
     """Where words stand, as an agent is shown it."""
-    return tuple(PageHit(page=found.id, title=found.title, part=each.part, text=each.text) for each in found.matches)
+    return WordHits(
+        hits=tuple(PageHit(page=found.id, title=found.title, part=each.part, text=each.text) for each in found.matches),
+        left=found.left,
+        left_parts=found.left_parts,
+        missing=found.missing,
+    )
 
 
 def open_pages(

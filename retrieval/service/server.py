@@ -28,14 +28,14 @@ from trailforge.retrieval.backends.declaration import FoundPassage, attach_sourc
 from trailforge.retrieval.base import Remembered
 from trailforge.retrieval.kg import KgTool
 from trailforge.retrieval.page_tools import PageHits
-from trailforge.retrieval.pages.corpus import hits_of
+from trailforge.retrieval.pages.corpus import search_pages
 from trailforge.retrieval.pages.text import PART_WORDS, OpenedPage
 from trailforge.retrieval.service import wire
 from trailforge.retrieval.service.searching import AT_ONCE, ServedIndex, ServerFigures, Times
 from trailforge.retrieval.service.wire import MOST_K, Asked, Callers
 from trailforge.retrieval.web.http import site_of
 from trailforge.retrieval.web.pages import PageReader
-from trailforge.schemas import InvalidInput, NoSuchPage, ProviderError, RetrievalError
+from trailforge.schemas import InvalidInput, NoSuchPage, Passage, ProviderError, RetrievalError
 
 _MOST_PART_WORDS = 20_000
 _MOST_PARTS = 1 << 31
@@ -251,10 +251,12 @@ class SearchServer:
     async def _search_pages(self, asked: Asked) -> bytes:
         query, k = asked.text("query"), asked.number("topk", self.limits.k, MOST_K)
         served = self._corpus(asked)
-        with self._admitted(1):
-            found = attach_sources(await served.find(query, k), dict)
-            with served.files.reading():
-                hits = await asyncio.to_thread(hits_of, found, served.pages)
+
+        async def retrieve(query: str, k: int) -> list[Passage]:
+            return attach_sources(await served.find(query, k), dict)
+
+        with self._admitted(1), served.files.reading():
+            hits = await search_pages(retrieve, served.pages, query, k)
         return wire.encode_json(asdict(PageHits(hits=tuple(hits))))
 
     async def _open(self, asked: Asked) -> bytes:

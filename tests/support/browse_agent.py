@@ -11,7 +11,7 @@ from typing import Any
 from trailforge.protocols.browse.actions import AnswerAction, BrowseTurn, Call, FindAction, OpenAction, SearchAction
 from trailforge.protocols.browse.native import call_id, write_native
 from trailforge.protocols.browse.tags import write_tags
-from trailforge.retrieval.page_tools import PageHit, PagePart
+from trailforge.retrieval.page_tools import PageHit, PagePart, WordHits
 from trailforge.schemas import NoSuchPage
 
 QUESTION = "Where does the road from Stop 1 end?"
@@ -56,12 +56,13 @@ class Road:
             raise NoSuchPage(f"page {page} has one part")
         return PagePart(id=page, title=f"Stop {stop}", part=1, parts=1, text=self.text(stop))
 
-    async def find(self, page: str, text: str) -> tuple[PageHit, ...]:
+    async def find(self, page: str, text: str) -> WordHits:
         """The words, if they stand there."""
         self.calls.append(("find", page, text))
         stop = self._stop(page)
         found = self.text(stop)
-        return (PageHit(page=page, title=f"Stop {stop}", part=1, text=found),) if text in found else ()
+        hits = (PageHit(page=page, title=f"Stop {stop}", part=1, text=found),) if text in found else ()
+        return WordHits(hits=hits)
 
     def _stop(self, page: str) -> int:
         if not re.fullmatch(r"p\d{3}", page) or not 1 <= int(page[1:]) <= self.stops:

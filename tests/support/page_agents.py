@@ -107,6 +107,6 @@ async def walk(agent: PageAgent, tools: PageTools, top_k: int = 10) -> Walked:
             case OpenAction():
                 seen.append((action, await tools.open(action.page, action.part)))
             case FindAction():
-                seen.append((action, await tools.find(action.page, action.text)))
+                seen.append((action, (await tools.find(action.page, action.text)).hits))
             case _:
                 raise AssertionError(f"no agent here makes a call such as {action}")

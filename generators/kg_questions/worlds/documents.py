@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from trailforge.generators.kg_questions.paths.config import KIND_RELATIONS, KgPathConfig
 from trailforge.generators.kg_questions.paths.graph import Graph, relations_named
-from trailforge.generators.kg_questions.wording import PERSON, capital, mention_of
+from trailforge.generators.kg_questions.wording import PERSON, article_of, capital, mention_of
 from trailforge.generators.kg_questions.worlds.config import WorldConfig
 from trailforge.generators.kg_questions.worlds.names import WorldNames
 from trailforge.generators.kg_questions.worlds.questions import YEAR, WorldHop, WorldQuestion, is_of_years
@@ -374,11 +374,10 @@ def _intro(node: KgNode, *, is_past: bool) -> str:
     noun = node.role if node.kind == PERSON else node.kind
     if not noun or noun == PERSON:
         return ""
-    article = "an" if noun[:1].lower() in "aeiou" and not noun.startswith(("uni", "eu")) else "a"
     name = mention_of(node)
     name = node.label if name == f"the {node.kind} {node.label}" else name
     verb = "was" if is_past else "are" if name.endswith((" Mountains", " Islands", " Alps")) else "is"
-    return f"{capital(name)} {verb} {article} {noun}."
+    return f"{capital(name)} {verb} {article_of(noun)} {noun}."
 
 
 def _with_subject(statement: Statement, draft: _Draft, is_after: bool, draw: random.Random) -> str:

@@ -10,6 +10,7 @@ from trailforge.generators.kg_questions.wording import (
     PROMPTS,
     RELATIONS,
     UNKNOWN,
+    article_of,
     capital,
     mention_of,
     phrase_of,
@@ -114,11 +115,10 @@ def _generic(label: str) -> list[str]:
         return [f"{{h}} was {label} {{t}}", f"It is on record that {{h}} was {label} {{t}}"]
     if words and is_finite(words[0]):
         return [f"{{h}} {label} {{t}}", f"It is on record that {{h}} {label} {{t}}"]
-    article = "an" if label[:1] in "aeiou" else "a"
     return [
         f"The {label} of {{h}} is {{t}}",
         f"{{t}} is the {label} of {{h}}",
-        f"{{h}} has {{t}} as {article} {label}",
+        f"{{h}} has {{t}} as {article_of(label)} {label}",
     ]
 
 

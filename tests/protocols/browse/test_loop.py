@@ -280,3 +280,15 @@ def test_a_rule_that_leaves_nothing_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["all", "newest:5", "newest:5:3", "summary:65536"])
 def test_rules_are_written_as_they_are_read(text: str) -> None:
     assert str(read_rule(text)) == text
+
+
+@both
+async def test_from_the_half_on_results_say_how_many_calls_are_left(writing: Writing) -> None:
+    """In the last result of a turn, as the model is sent it; what is trained on has it too."""
+    done = await run(Agent(), Road(12), writing=writing, max_calls=8)
+    said = [line for shown in done.shown for line in shown.splitlines() if "calls left" in line]
+    assert (
+        said == ["calls left: 4", "calls left: 3", "calls left: 2", "calls left: 1"] and NO_CALLS_LEFT in done.shown[-1]
+    )
+    windows = windows_of(done.record, writing_of(writing).mark)
+    assert sum(message.content.count("calls left: ") for messages, _ in windows for message in messages) == 4

@@ -23,7 +23,8 @@ from trailforge.protocols.browse.actions import (
 from trailforge.protocols.browse.native import call_id, read_native, write_native
 from trailforge.protocols.browse.results import CallResult, harmless, result_text
 from trailforge.protocols.browse.tags import read_tags, write_tags
-from trailforge.retrieval.page_tools import PageHit, PagePart
+from trailforge.protocols.browse.writings import WRITINGS, writing_of
+from trailforge.retrieval.page_tools import PageHit, PagePart, WordHits
 from trailforge.schemas import MalformedReply, NativeMessage, ToolCall
 
 _TAGS = tag_pattern(("think", "search", "open", "find", "answer", "tool_call"))
@@ -184,3 +185,28 @@ def test_nothing_that_was_retrieved_can_pose_as_a_call_or_end_a_result(text: str
         shown = result_text(call, result)
         assert not tag_pattern(("result", "open", "find", "search", "answer", "tool_call")).search(shown)
         assert harmless(shown) == shown
+
+
+def test_the_rules_ask_for_citations_and_answer_in_one_order() -> None:
+    """The last turn that the rules describe is read with its citations, in both writings, and nothing is mended."""
+    cited = "[00123, part 2] [00456, part 1]"
+    for writing in WRITINGS:
+        rules = writing_of(writing).opening("Q?", 9)[0].content
+        assert cited in rules and "answer alone" not in rules.partition(cited)[0] and "second name" in rules
+    native = NativeMessage(role="assistant", content=f"{cited}\n<answer>Oslo</answer>", reasoning="I know.")
+    tags = NativeMessage(role="assistant", content=f"<think>I know. {cited}</think>\n<answer>Oslo</answer>")
+    for writing, message in (("native", native), ("tags", tags)):
+        turn = writing_of(writing).read(message, 0)
+        assert turn.answer is not None and turn.answer.text == "Oslo" and turn.mends == ()
+        assert [(each.page, each.part) for each in turn.answer.citations] == [("00123", 2), ("00456", 1)]
+
+
+def test_a_find_says_what_it_leaves_out_and_a_hit_its_other_name() -> None:
+    """On lines of their own."""
+    hit = PageHit(page="p1", title="Niheistus", part=1, text="Fobi is a country.", known_as="Fobi")
+    words = WordHits(hits=(hit,), left=3, left_parts=(1, 4), missing=("capital",))
+    shown = result_text(FindAction(page="p1", text="x"), CallResult(hits=(hit,), words=words)).splitlines()
+    assert shown[1] == "Only a part of these words stands together; missing: capital"
+    assert shown[-1] == "and 3 more in parts 1, 4"
+    searched = result_text(SearchAction(query="x"), CallResult(hits=(hit,)))
+    assert searched == "1. [p1] Niheistus (also known as Fobi), part 1: Fobi is a country."

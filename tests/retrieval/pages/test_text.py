@@ -59,12 +59,50 @@ def test_places_are_right_where_folding_changes_lengths() -> None:
 
 
 def test_every_part_with_hits_is_shown_however_many_another_has() -> None:
-    """Then the first ones; in the order of the page."""
+    """Then the first ones; in the order of the page. Places beside each other stand in one text."""
     text = "Otter. " * 100 + "\n\n" + "Nothing here. " * 100 + "\n\n" + "One otter more."
     found = page(text, 50).find("OTTER")
-    parts = [spot.part for spot in found.matches]
-    assert (found.count, len(parts)) == (101, 20)
-    assert sorted(set(parts)) == [1, 2, page(text, 50).parts] and parts == sorted(parts)
+    assert (found.count, found.left) == (101, 0)
+    assert [spot.part for spot in found.matches] == [1, 2, page(text, 50).parts]
+    assert found.matches[0].text == ("Otter. " * 50).strip() and found.matches[2].text.endswith("One otter more.")
+
+
+def test_a_find_shows_a_handful_of_places_and_says_where_others_are() -> None:
+    """No sentence of the page is shown twice, however close the places are to each other."""
+    lines = [f"Mill {number} turned beside the river, as the reeve of that year has it in a long account of tolls."
+             for number in range(60)]  # fmt: skip
+    found = page(" ".join(lines), 400).find("mill")
+    shown = " ".join(spot.text for spot in found.matches)
+    assert found.count == 60 and len(found.matches) == 5 and {spot.part for spot in found.matches} == {1, 2, 3}
+    assert all(shown.count(line.split(" turned")[0] + " ") <= 1 for line in lines)
+    in_shown = sum(f"Mill {number} " in shown for number in range(60))
+    assert found.left == 60 - in_shown > 0 and set(found.left_parts) <= {1, 2, 3}
+    assert all(len(spot.text) < 900 for spot in found.matches)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("libretto", "The librettist of the opera was Zoë Lind."),
+        ("died", "Her death came in 1802."),
+        ("dying", "Her death came in 1802."),
+        ("writers of Mill", "She wrote it alone."),
+    ],
+)
+def test_words_are_found_in_other_forms(words: str, sentence: str) -> None:
+    """Where they do not stand there as they are; the page's own name need not stand beside them."""
+    text = "The mill burnt. The librettist of the opera was Zoë Lind. Nobody came. "
+    text += "She wrote it alone. Her death came in 1802."
+    found = page(text).find(words)
+    assert [spot.text for spot in found.matches] == [sentence] and found.missing == ()
+
+
+def test_a_find_says_which_words_stand_nowhere_beside_the_others() -> None:
+    """Half of them have to be there, and the names and numbers."""
+    found = page("Lind died in Bergen. The mill burnt.").find("died young")
+    assert (found.matches[0].text, found.missing) == ("Lind died in Bergen.", ("young",))
+    for words in ("died in Oslo", "died 1802", "sold with all debts", "Lind Award"):
+        assert page("Lind died in Bergen. The mill burnt.").find(words).matches == ()
 
 
 def test_a_part_that_is_not_there_is_told_as_an_agent_reads_it() -> None:

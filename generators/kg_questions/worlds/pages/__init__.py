@@ -87,6 +87,9 @@ def make_page_world(kg: Path, out: Path, config: PageWorldConfig, *, shows_progr
             raise NothingLeft(
                 "the graph gives no question of so many facts; give a larger graph, or fewer facts", file=kg
             )
+        if world.of_two_readings:
+            said = "in which country may be a constituent one, with another answer, are left out"
+            _LOG.log(NOTICE, "%s: %d questions %s", kg, world.of_two_readings, said)
         chosen = world.questions[: config.questions]
         if len(chosen) < config.questions:
             _LOG.log(NOTICE, "%s: %d of %d questions; the graph gives no more", kg, len(chosen), config.questions)
@@ -159,4 +162,5 @@ def _figures(chosen: Sequence[TreeQuestion], hops: Sequence[SearchedHop], world:
         "look_alikes": sum(bool(hop.look_alike) for hop in hops),
         "false_answers": sum(bool(hop.false_answer) for hop in hops),
         "found_first": sum(hop.rank == 1 for hop in hops),
+        "left_out_two_readings": world.of_two_readings,
     }

@@ -71,6 +71,8 @@ class PageWorld:
     """Kinds of the entities with pages, where they are known."""
     other_names: dict[str, tuple[str, ...]]
     """Other names of each entity."""
+    of_two_readings: int = 0
+    """Number of questions that were left out as `country` has two readings there, with two answers."""
 
 
 class PageBuilder:
@@ -89,6 +91,8 @@ class PageBuilder:
         self._false: dict[tuple[str, str], str] = {}
         self._other_names: dict[str, tuple[str, ...]] = {}
         self.facts = WorldFacts(store)
+        self.of_two_readings = 0
+        """Questions that were left out as `country` can be read in two ways there, with two answers."""
 
     def take(self, asked: TreeQuestion) -> bool:
         """Make room for a question; return False where a page of another question states one of its facts."""
@@ -117,9 +121,12 @@ class PageBuilder:
     def mislead(self, per_question: int) -> None:
         """Set look-alikes beside the pages of several hops of each question: none makes a second answer to any.
 
-        Questions that the pages do not bear out are left out first: pages state what is past, too.
+        Questions that the pages do not bear out are left out first, as pages state what is past, too; and those to
+        which another answer fits where a constituent country is taken for a country.
         """
-        self._questions = [each for each in self._questions if self.facts.bears_out(each.root)]
+        borne = [each for each in self._questions if self.facts.bears_out(each.root)]
+        self._questions = [each for each in borne if not self.facts.answers_of_others(each.root, self._kind)]
+        self.of_two_readings = len(borne) - len(self._questions)
         for asked in self._questions:
             places = {about.id: about for _, _, about in asked.question.looked_up}
             left = per_question
@@ -213,6 +220,9 @@ class PageBuilder:
         ends = {"known": like.id, "found": other.id} if is_known else {"known": other.id, "found": like.id}
         return {(head.id, triple.relation, tail.id): (replace(fact, triple=triple, **ends), other)}
 
+    def _kind(self, entity: str) -> str:
+        return self._names.node(self._store.row(entity)).kind
+
     def _label(self, entity: str) -> str:
         if entity.endswith("~"):
             return self._alike[entity.removesuffix("~")].node.label
@@ -242,6 +252,7 @@ class PageBuilder:
             triples=tuple(fact.triple for draft in drafts for fact, _ in draft.facts.values()),
             kinds={draft.node.id: draft.node.kind for draft in drafts if draft.node.kind},
             other_names=self._other_names,
+            of_two_readings=self.of_two_readings,
         )
 
     def _searched(

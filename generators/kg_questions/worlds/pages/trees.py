@@ -10,14 +10,15 @@ from __future__ import annotations
 import contextlib
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 
 from trailforge.generators.kg_questions.paths.config import KIND_RELATIONS, KgPathConfig
 from trailforge.generators.kg_questions.paths.graph import Graph, KindReader, relations_named
 from trailforge.generators.kg_questions.paths.query import Link, PathNode, answers, chain_of, left_without, links_of
+from trailforge.generators.kg_questions.wording import PROMPTS, RELATIONS
 from trailforge.generators.kg_questions.worlds.documents import FactKey
 from trailforge.generators.kg_questions.worlds.names import WorldNames
 from trailforge.generators.kg_questions.worlds.questions import YEAR, WorldQuestion, of_chain, reads_well
@@ -214,9 +215,59 @@ class WorldFacts:
         ]
         return set.intersection(*ends)
 
+    def answers_of_others(self, root: PathNode, kind_of: Callable[[str], str]) -> set[str]:
+        """Return what else answers a question that calls an entity a country: where `home to` leads to a constituent
+        country as well, or the country of that is meant. Empty where every reading has the same answer or none.
+
+        `kind_of`: the kind of an entity, by id.
+        """
+        own, ends = self._store.id_of(root.row), set[str]()
+        for node in root.below():
+            entity = self._store.id_of(node.row)
+            if not node.links or not _is_country(kind_of(entity)):
+                continue
+            alike = [
+                set().union(*(self._reached_in_words(known, link) for known in self.satisfying(link.child)))
+                for link in node.links
+            ]
+            others = set.intersection(*alike) | self._reached_as(entity, "country")
+            for other in others - {entity}:
+                if _is_country(kind_of(other)):
+                    ends |= self.satisfying(root, {node.row: other})
+        return ends - {own}
+
+    def _reached_in_words(self, known: str, link: Link) -> set[str]:
+        """What relations that are worded as a link is lead to from an entity."""
+        words = self._words
+        said = words.get((link.relation, link.is_forward))
+        alike = [way for way, each in words.items() if each == said and each] or [(link.relation, link.is_forward)]
+        return set().union(
+            *(self._reached.get((known, self._store.relation_id(row), forward), set()) for row, forward in alike)
+        )
+
+    def _reached_as(self, known: str, label: str) -> set[str]:
+        rows = relations_named(self._store, (label,))
+        return set().union(*(self._reached.get((known, self._store.relation_id(row), True), set()) for row in rows))
+
+    @cached_property
+    def _words(self) -> dict[tuple[int, bool], str]:
+        """The words of relations in questions, by row and way; without those that have none of their own."""
+        phrases = PROMPTS.phrases(RELATIONS)
+        return {
+            (row, is_forward): phrases[names[0].casefold()]["tail" if is_forward else "head"].get("says", "")
+            for row, names in enumerate(self._store.relation_names)
+            if names[0].casefold() in phrases
+            for is_forward in (True, False)
+        }
+
     def bears_out(self, root: PathNode) -> bool:
         """Tell whether each entity of a tree is the only one that satisfies what is below it."""
         return all(self.satisfying(node) == {self._store.id_of(node.row)} for node in root.below())
+
+
+def _is_country(kind: str) -> bool:
+    """Is it a country, or a constituent one, as a question does not tell apart?"""
+    return kind == "country" or kind.endswith(" country")
 
 
 def is_blurred(root: PathNode) -> bool:

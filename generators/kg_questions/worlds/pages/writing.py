@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from trailforge.generators.kg_questions.wording import PERSON, capital, mention_of
+from trailforge.generators.kg_questions.wording import PERSON, article_of, capital, mention_of
 from trailforge.generators.kg_questions.worlds.documents import FactKey
 from trailforge.generators.kg_questions.worlds.names import WorldNames, invented_name
 from trailforge.generators.kg_questions.worlds.statements import statements_of
@@ -88,5 +88,5 @@ class PageWriter:
 def _intro(draft: PageDraft) -> str:
     noun = draft.node.role if draft.node.kind == PERSON else draft.node.kind
     known = f", also known as {' or '.join(draft.other_names)}," if draft.other_names else ""
-    what = f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}" if noun else "the subject of this page"
+    what = f"{article_of(noun)} {noun}" if noun else "the subject of this page"
     return f"{capital(mention_of(draft.node))}{known} is {what}."

@@ -22,10 +22,14 @@ from tests.support.page_agents import (
     walk,
 )
 from trailforge.cli import app
+from trailforge.generators.kg_questions.paths.query import Link, PathNode
+from trailforge.generators.kg_questions.wording import article_of
 from trailforge.generators.kg_questions.worlds.pages import PageWorldConfig, make_page_world
+from trailforge.generators.kg_questions.worlds.pages.trees import WorldFacts
 from trailforge.pipelines.sources import read_questions
 from trailforge.retrieval import RetrieverConfig
 from trailforge.retrieval.indexes.corpus import read_corpus
+from trailforge.retrieval.kg import KgStore, build_kg, open_source
 from trailforge.retrieval.page_tools import PageTools
 from trailforge.retrieval.pages.cutting import Paging
 from trailforge.retrieval.pages.tools import open_pages
@@ -73,6 +77,45 @@ def test_pages_are_long_and_say_the_names_of_what_they_are_about(world: Path) ->
         for hop in hops:
             assert pages[hop["page"]].title == hop["title"]
             assert all(sentence in pages[hop["page"]].text for sentence in hop["sentences"])
+
+
+def test_articles_are_those_of_speech(world: Path) -> None:
+    """By sound: a university, an album."""
+    text = (world / "corpus.jsonl").read_text()
+    assert " a university." in text and " an university" not in text and " a album" not in text
+    nouns = ("university", "union", "unincorporated area", "European city", "Opera", "one-act play", "usurper", "urn")
+    assert [article_of(noun) for noun in nouns] == ["a", "a", "an", "a", "an", "a", "a", "an"]
+
+
+def test_a_question_with_another_answer_in_a_constituent_country_is_seen(tmp_path: Path) -> None:
+    """The city of a university is home to is said of country and part: both have a capital, so two answers fit."""
+    names = {"u": "Ulm University", "c": "Cardiff", "w": "Wales", "k": "United Kingdom", "s": "Swansea", "l": "London"}
+    kinds = {"u": "university", "c": "city", "w": "constituent country", "k": "country", "s": "city", "l": "city"}
+    triples = [("u", "located in", "c"), ("c", "located in", "w"), ("c", "country", "k"), ("w", "country", "k"),
+               ("k", "capital", "l"), ("w", "capital", "s")]  # fmt: skip
+    triples += [(key, "instance of", f"kind {kind}") for key, kind in kinds.items()]
+    labels = names | {f"kind {kind}": kind for kind in kinds.values()}
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (folder / "entities.tsv").write_text("".join(f"{key}\t{label}\n" for key, label in labels.items()))
+    (folder / "triples.tsv").write_text("".join("\t".join(each) + "\n" for each in triples))
+    (folder / "relations.tsv").write_text("".join(f"{each}\t{each}\n" for each in {way for _, way, _ in triples}))
+    build_kg(open_source(folder), tmp_path / "kg")
+    store = KgStore.open(tmp_path / "kg")
+
+    def node(key: str, *links: Link) -> PathNode:
+        return PathNode(store.row(key), links)
+
+    def link(relation: str, child: PathNode) -> Link:
+        return Link(store.relation_row(relation), True, child)
+
+    city = node("c", link("located in", node("u")))
+    asked = node("l", link("capital", node("k", link("country", city))))
+    facts = WorldFacts(store)
+    facts.add([each for each in triples if each[0] != "w"])
+    assert facts.bears_out(asked) and facts.answers_of_others(asked, kinds.__getitem__) == set()
+    facts.add(triples)
+    assert facts.bears_out(asked) and facts.answers_of_others(asked, kinds.__getitem__) == {"s"}
 
 
 def test_questions_name_nobody_on_the_way_and_every_page_that_they_need(world: Path) -> None:
