@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -259,7 +260,7 @@ def test_a_dry_run_prices_what_a_server_has_read_before(place: Path, url: str, t
         said = run(*command(place, url, tmp_path / "out", preset, "--dry-run"))
         costs.append(said)
     assert "cached tokens" in costs[0].replace("\n", " ") and costs[0] != costs[1]
-    numbers = type("N", (), {"context": "all", "max_tokens": 131_072, "turn_tokens": 4096, "max_calls": 60})()
+    numbers = SimpleNamespace(context="all", max_tokens=131_072, turn_tokens=4096, max_calls=60)
     prompt, cached = prompts_of_calls(numbers, 30)
     assert 0.9 * prompt < cached < prompt
     numbers.context = "newest:5"
