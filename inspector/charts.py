@@ -21,6 +21,8 @@ _ROW = 30
 """Height of a bar in pixels."""
 _HALF_LABEL = 30
 """Pixels that the label 100 % needs beyond the end of its axis."""
+_FEW_TICKS = 6
+"""The greatest count of an axis that has a tick at each."""
 _GREY = "rgba(128,128,128,0.55)"
 _CHOSEN = "#d1453b"
 _MANY = 3000
@@ -85,7 +87,7 @@ def bars(counts: Mapping[str, int], colour: str = GONE) -> go.Figure:
             marker_color=colour,
         )
     )
-    return _laid_out(figure, len(order))
+    return _laid_out(figure, len(order), max(counts.values(), default=0))
 
 
 def draw_stacked(parts: Mapping[str, tuple[str, Mapping[str, int]]]) -> go.Figure:
@@ -100,7 +102,10 @@ def draw_stacked(parts: Mapping[str, tuple[str, Mapping[str, int]]]) -> go.Figur
         )
         for part, (colour, counts) in parts.items()
     ]
-    return _stacked(bars, len(names))
+    figure = _stacked(bars, len(names))
+    totals = [sum(counts.get(name, 0) for _, counts in parts.values()) for name in names]
+    figure.update_xaxes(_tick_whole(max(totals, default=0)))
+    return figure
 
 
 def _bars_of_part(part: str, colour: str, names: Sequence[str], counts: Sequence[int], told: str) -> go.Bar:
@@ -147,8 +152,8 @@ def histogram(values: np.ndarray, unit: str, bins: int = 30) -> go.Figure:
             + ": %{y:,} rows<extra></extra>",
         )
     )
-    figure.update_xaxes(title=unit)
-    figure.update_yaxes(title="rows")
+    figure.update_xaxes(_tick_whole(int(np.ptp(values))) if whole else {}, title=unit)
+    figure.update_yaxes(_tick_whole(int(counts.max())), title="rows")
     figure.update_layout(height=230, margin={"l": 10, "r": 10, "t": 10, "b": 40}, bargap=0)
     return figure
 
@@ -177,7 +182,15 @@ def trend(points: Mapping[str, Sequence[tuple[str, float, str]]], unit: str) -> 
     return figure
 
 
-def _laid_out(figure: go.Figure, rows: int) -> go.Figure:
+def _tick_whole(most: int) -> dict[str, int]:
+    """Ticks at whole numbers only, of an axis of counts: Plotly would put halves between few."""
+    return {"dtick": 1} if most <= _FEW_TICKS else {}
+
+
+def _laid_out(figure: go.Figure, rows: int, most: int | None = None) -> go.Figure:
+    """`most`: the greatest of the counts along the bars, where these are counts."""
+    if most is not None:
+        figure.update_xaxes(_tick_whole(most))
     figure.update_yaxes(autorange="reversed", ticksuffix="  ")
     # A single bar needs the room of two: Plotly gives up the axis and lays the legend over the bar where there is less.
     height, gap = 70 + _ROW * max(rows, 2), 0.25 if rows > 1 else 0.6

@@ -266,7 +266,8 @@ def _show_choices(seat: _Seat) -> None:
         ("Comment", "comment", "comment", "a comment, which decides nothing"),
     ):
         key = f"decide.{field}.{seat.uid}"
-        with st.form(f"{key}.form", border=False, clear_on_submit=True), st.container(horizontal=True):
+        line = st.form(f"{key}.form", border=False, clear_on_submit=True)
+        with line.container(horizontal=True, vertical_alignment="center"):
             st.text_input(name, key=key, placeholder=hint, label_visibility="collapsed")
             st.form_submit_button(name, on_click=_write_typed, args=(seat, key, action, field))
 

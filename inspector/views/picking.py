@@ -90,20 +90,21 @@ def pick_among(
         st.info("No row matches.")
         return None
     place = _place(table, numbers, find)
-    steps = line.container(horizontal=True, width="content")  # the two stay together where the line wraps
+    # What belongs together stays so where the line wraps, and text stands at the height of the buttons beside it.
+    steps, acts = (line.container(horizontal=True, vertical_alignment="center", width="content") for _ in range(2))
     for name, shortcut, by in (("Previous", "k", -1), ("Next", "j", 1)):
         steps.button(
             name, shortcut=shortcut, key=f"{table}.{name}", on_click=_step, args=(table, by),
             disabled=not 0 <= place + by < len(numbers),
         )  # fmt: skip
-    line.markdown(f"Row {place + 1:,} of {len(numbers):,}", width="content")
+    steps.markdown(f"Row {place + 1:,} of {len(numbers):,}", width="content")
     first = place // PAGE * PAGE
     rows = [row_of(number) for number in numbers[first : first + PAGE]]
     _show_list(table, cells(rows, columns), meanings, first, place, height)
     uid = str(rows[place - first][key])
     if search:
-        offer_like(search, uid, partial(to_top, table), line)
-    show_link(table, uid, line)
+        offer_like(search, uid, partial(to_top, table), acts)
+    show_link(table, uid, acts)
     st.query_params[ROW] = uid
     return numbers[place]
 
@@ -214,7 +215,7 @@ def _filter(
     if kind and not only:
         counts = Counter(more[kind]) if kind in more else run.table(table).counts([kind])[kind]
         value = line.selectbox(
-            kind, [None, *(name for name, _ in counts.most_common())], key=f"{table}.kind",
+            kind.replace("_", " "), [None, *(name for name, _ in counts.most_common())], key=f"{table}.kind",
             format_func=lambda each: "all" if each is None else f"{each} ({counts[each]:,})",
             on_change=to_top, args=(table,),
         )  # fmt: skip

@@ -206,6 +206,8 @@ def _told(value: float | None) -> str:
 def _difference(one: float | None, other: float | None) -> str:
     if one is None or other is None:
         return ""
+    if one == other:
+        return "0"
     return f"{other - one:+,}" if isinstance(one, int) and isinstance(other, int) else f"{other - one:+,.4g}"
 
 

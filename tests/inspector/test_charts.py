@@ -52,6 +52,15 @@ def test_parts_of_a_bar_are_counted_by_name() -> None:
     assert (list(kept.y), list(kept.x), list(lost.x)) == (["x", "y"], [2, 0], [1, 4])
 
 
+def test_no_axis_of_few_counts_is_told_in_halves() -> None:
+    few: list[Any] = [bars({"a": 2}), draw_stacked({"kept": ("green", {"x": 1}), "rejected": ("red", {"x": 2})})]
+    assert [figure.layout.xaxis.dtick for figure in few] == [1, 1]
+    hops: Any = histogram(np.array([2.0, 3.0, 3.0]), "hops")
+    assert (hops.layout.xaxis.dtick, hops.layout.yaxis.dtick) == (1, 1)
+    many: Any = bars({"a": 2000})
+    assert many.layout.xaxis.dtick is None
+
+
 @given(arrays.arrays(np.float64, st.integers(1, 50), elements=st.floats(-1e6, 1e6)), st.integers(0, 3))
 @example(np.array([5e-324, 0.0]), 0)
 def test_every_value_is_in_one_bar(values: np.ndarray, missing: int) -> None:
