@@ -255,7 +255,10 @@ def test_the_logs_alone_tell_what_happened_when_and_what_it_cost(nights: Nights)
     assert re.search(r"\d+ calls, [\d,]+ tokens", killed)
     # Prefect sends lines every two seconds, and a kill takes the last ones along; the run's own log has all.
     own = [json.loads(line) for line in (nights.lab.out / KILLED / "mcts" / LOG).read_text().splitlines()]
-    assert [each["event"] for each in own] == ["run_began", "run_began", "stage_ended", "run_ended"]
+    events = [each["event"] for each in own]
+    # A kill behind the last shard leaves no stage to the second run, which then only ends.
+    assert [each for each in events if each != "stage_ended"] == ["run_began", "run_began", "run_ended"]
+    assert events.count("stage_ended") <= 1
     finished = [text for text in said[NEXT] if text.startswith("finished: ")]
     assert len(finished) == 5 and all(re.search(r"\d+ calls, [\d,]+ tokens", text) for text in finished)
     assert not [text for text in said[REFUSED] if text.startswith("finished: ")]

@@ -44,7 +44,7 @@ def test_a_shipped_night_names_data_sets_and_presets_that_there_are(night: str, 
         ),
         ((BUNDLES | {"config_hash": "x"},), "makes[0].config_hash", "is found out"),
         ((BUNDLES | {"colour": 1},), "makes[0].colour", "unknown field"),
-        (("bundles",), "makes[0].Make", "expected an object"),
+        (("bundles",), "makes[0].PlannedDataSet", "expected an object"),
     ],
 )
 def test_an_entry_that_no_night_can_make_is_named(entries: tuple[Any, ...], field: str, problem: str) -> None:

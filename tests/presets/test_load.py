@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_presets_of_the_house_are_known_by_name() -> None:
     assert preset_names() == [
-        "agent-trajectories", "demo", "dynasearcher", "gold-first", "kg-questions", "msearcher",
+        "agent-trajectories", "browse", "demo", "dynasearcher", "gold-first", "kg-questions", "msearcher",
         "r-search", "tree-search",
     ]  # fmt: skip
     assert preset_names("document_bundles") == ["demo", "r-search"]
