@@ -251,10 +251,13 @@ def test_the_logs_alone_tell_what_happened_when_and_what_it_cost(nights: Nights)
     for night, lines in nights.logs.items():
         print(night, *(f"{when} {text}" for when, text in lines), sep="\n  ")
         assert all(when for when, _ in lines)
-    (killed,) = [text for text in said[KILLED] if text.startswith("finished: ")]
-    assert re.search(r"\d+ calls, [\d,]+ tokens", killed)
-    # Prefect sends lines every two seconds, and a kill takes the last ones along; the run's own log has all.
-    own = [json.loads(line) for line in (nights.lab.out / KILLED / "mcts" / LOG).read_text().splitlines()]
+    # Prefect sends lines every two seconds, and a kill takes the last ones along; the runs' own logs have all.
+    bundles, own = (
+        [json.loads(line) for line in (nights.lab.out / KILLED / name / LOG).read_text().splitlines()]
+        for name in ("bundles", "mcts")
+    )
+    assert bundles[-1]["event"] == "run_ended"
+    assert re.match(r"finished: .* \d+ calls, [\d,]+ tokens", bundles[-1]["message"])
     events = [each["event"] for each in own]
     # A kill behind the last shard leaves no stage to the second run, which then only ends.
     assert [each for each in events if each != "stage_ended"] == ["run_began", "run_began", "run_ended"]
