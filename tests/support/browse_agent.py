@@ -5,14 +5,16 @@ The agent reads nothing but its prompt: it goes on from the last result in it, i
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 from trailforge.protocols.browse.actions import AnswerAction, BrowseTurn, Call, FindAction, OpenAction, SearchAction
 from trailforge.protocols.browse.native import call_id, write_native
 from trailforge.protocols.browse.tags import write_tags
 from trailforge.retrieval.page_tools import PageHit, PagePart, WordHits
-from trailforge.schemas import NoSuchPage
+from trailforge.schemas import Document, NoSuchPage
 
 QUESTION = "Where does the road from Stop 1 end?"
 ANSWER = "Oslo"
@@ -37,6 +39,16 @@ class Road:
         if stop == self.stops:
             return f"{filler} The road ends in {ANSWER}."
         return f"{filler} The road goes on to Stop {stop + 1}."
+
+    def documents(self) -> list[Document]:
+        """The pages of all stops."""
+        return [Document(id=f"p{n:03d}", title=f"Stop {n}", text=self.text(n)) for n in range(1, self.stops + 1)]
+
+    def write(self, path: Path) -> None:
+        """Write these as JSON Lines."""
+        path.write_text(
+            "".join(json.dumps({"id": d.id, "title": d.title, "text": d.text}) + "\n" for d in self.documents())
+        )
 
     async def search(self, query: str, top_k: int) -> tuple[PageHit, ...]:
         """The page of the stop that the query names."""

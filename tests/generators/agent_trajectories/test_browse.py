@@ -60,8 +60,7 @@ def url() -> Iterator[str]:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Documents, an index of their pages, and questions that begin at several stops of the road."""
     folder, road = tmp_path_factory.mktemp("road"), Road(STOPS)
-    pages = [{"id": f"p{n:03d}", "title": f"Stop {n}", "text": road.text(n)} for n in range(1, STOPS + 1)]
-    (folder / "documents.jsonl").write_text("".join(json.dumps(page) + "\n" for page in pages))
+    road.write(folder / "documents.jsonl")
     asked = [
         {
             "id": f"q{start}",
