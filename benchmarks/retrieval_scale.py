@@ -129,10 +129,11 @@ def _keep_vectors(questions: Sequence[Question], encoder: Encoder, folder: Path)
     np.save(folder / "vectors.npy", encoder.encode_documents([embedded_text(each) for each in documents]))
 
 
-def _jittered(real: np.ndarray, count: int, jitter: float) -> np.ndarray:
-    """So many unit vectors: the real ones, then these again and again with jitter."""
+def _jittered(real: np.ndarray, count: int, jitter: float, work: Path) -> np.ndarray:
+    """So many unit vectors, in a file: the real ones, then these again and again with jitter."""
     draw = np.random.default_rng(0)
-    matrix = np.empty((count, real.shape[1]), np.float32)
+    path, shape = work / f"jittered-{count}.npy", (count, real.shape[1])
+    matrix = np.lib.format.open_memmap(path, "w+", np.float32, shape)
     for start in range(0, count, _BLOCK):
         rows = np.arange(start, min(start + _BLOCK, count))
         noise = draw.standard_normal((len(rows), real.shape[1]), dtype=np.float32) / np.sqrt(real.shape[1])
@@ -183,7 +184,7 @@ def _report_dense(real: np.ndarray, sizes: Sequence[int], kinds: Sequence[str], 
     print("\n| dense | index | build s | effort | set for | recall | p50 ms | p99 ms | CPU p99 | a s | own | shared |")
     print(f"|---:|---|{'---:|' * 10}", flush=True)
     for size in sizes:
-        matrix = real[:size] if size <= len(real) else _jittered(real, size, jitter)
+        matrix = real[:size] if size <= len(real) else _jittered(real, size, jitter, work)
         for kind in kinds:
             folder = _make_dense(matrix, kind, work)
             made = json.loads((folder / "made.json").read_text())
@@ -297,7 +298,7 @@ def _report_lag(real: np.ndarray, jitter: float, work: Path) -> None:
     print("\n| 8 agents search | lag p99 ms, idle | … while they search | searches/s |")
     print("|---|---:|---:|---:|", flush=True)
     print(_lag_row("BM25, 100,000", *_open_bm25(_make_bm25(100_000, work))), flush=True)
-    vectors = Vectors.open(_make_dense(_jittered(real, 100_000, jitter), "auto", work) / "vectors.npy")
+    vectors = Vectors.open(_make_dense(_jittered(real, 100_000, jitter, work), "auto", work) / "vectors.npy")
     encoder = Encoder()
     dense = DenseRetriever(DenseIndex(vectors, _Untold(len(vectors))), encoder)
     print(_lag_row("dense, 100,000, with encoding", dense, [f"who was number {n}?" for n in range(RUNS)]), flush=True)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from trailforge.evaluation.corpora import packages_of as packages_of
     from trailforge.evaluation.corpora import read_sources as read_sources
     from trailforge.evaluation.folder import EPISODES as EPISODES
-    from trailforge.evaluation.folder import INDEXES as INDEXES
     from trailforge.evaluation.folder import MANIFEST as MANIFEST
     from trailforge.evaluation.folder import STEP_FILES as STEP_FILES
     from trailforge.evaluation.folder import Evaluation as Evaluation

@@ -241,8 +241,8 @@ class Corpora:
             return
         if (index := self._index(source)).exists():
             manifest = read_manifest(index)
-            self._check_same(source, index, manifest)
             backend, config = manifest.backend, read_numbers(index, manifest)
+            self._check_same(source, index, manifest, config)
         else:
             built = source.built
             assert built is not None
@@ -251,12 +251,13 @@ class Corpora:
                 check_encoder(encoder)
         check_writer(self.writer, backend, config)
 
-    def _check_same(self, source: BackendSource, index: Path, manifest: IndexManifest) -> None:
-        """Raises `InvalidInput` where an index that was built here was built otherwise than is wanted now."""
+    def _check_same(self, source: BackendSource, index: Path, manifest: IndexManifest, config: Any) -> None:
+        """Raises `InvalidInput` where an index that was built here was built otherwise than is wanted now. A setting
+        that its manifest is older than has its default."""
         if (built := source.built) is None:
             return
         wanted = {**to_dict(built.numbers()), **_said_of_chunks(built.chunking)}
-        found = {**manifest.config, **_said_of_chunks(manifest.chunking)}
+        found = {**to_dict(config), **_said_of_chunks(manifest.chunking)}
         if manifest.encoder:
             wanted["encoder"] = encoder_model(self.search.encoder_of(built.backend) or "")
             found["encoder"] = manifest.encoder
@@ -276,13 +277,19 @@ class Corpora:
 
         All indexes are built by now.
         """
-        if self.writer is None or not any(
-            _asks_to_find(self._index(each)) for each in self.sources if not each.is_remote
-        ):
+        if self.writer is None or not any(map(self.asks_to_find, self.sources)):
             yield self
             return
         async with self.writer.asking() as asker:
             yield replace(self, asker=asker)
+
+    def is_built(self, source: BackendSource) -> bool:
+        """Whether an index is there that was given as a folder or built here before."""
+        return not source.is_remote and self._index(source).exists()
+
+    def asks_to_find(self, source: BackendSource) -> bool:
+        """Whether every search of an index that is there asks a model."""
+        return self.is_built(source) and _asks_to_find(self._index(source))
 
     def plan_builds(self) -> Iterator[tuple[str, Backend, Any, Sequence[Document]]]:
         """List what is to be built and asks a model for it: name, back end with its numbers, and the passages."""

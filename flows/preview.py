@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from trailforge.evaluation import INDEXES, Corpora, Evaluation, check_same
+from trailforge.evaluation import Corpora, Evaluation, check_same
 from trailforge.flows.execute import RunRequest, check_inputs, print_note
 from trailforge.flows.given import check_out
 from trailforge.inference import Caps, Prices, Usage
@@ -134,9 +134,9 @@ def show_evaluation(wanted: Evaluation, corpora: Corpora, model: ModelConfig, ca
     episodes = agents * backends * seeds * questions
     print(f"{agents} agents × {backends} back ends × {seeds} seeds × {questions:,} questions = {episodes:,} episodes")
     for source in corpora.sources:
-        built = (corpora.folder / INDEXES / source.name).exists()
-        what = f"searches {source.place}" if source.place else "is built" if built else "would be built"
-        print(f"{source.name}: {what}")
+        what = "is built" if corpora.is_built(source) else "would be built"
+        what = f"searches {source.place}" if source.place else what
+        print(f"{source.name}: {what}" + "; every search asks a model" * corpora.asks_to_find(source))
     for name, backend, config, passages in corpora.plan_builds():
         also = ", and so does every search" if "find" in backend.asks_model(config) else ""
         print(f"\nBuilding {name} asks a model{also}")

@@ -9,17 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trailforge.retrieval.backends.declaration import SEARCHED_AT_ONCE, Backend, FoundPassage, Workbench, passage_of
-from trailforge.retrieval.backends.vectors import AnnConfig, Vectors, embed_passages
+from trailforge.retrieval.backends.vectors import AnnConfig, Vectors, embed_passages, sample_queries
 from trailforge.retrieval.encoders.encoder import Encoder
-from trailforge.retrieval.sentences import split_sentences
 from trailforge.schemas import Document, Passage, RetrievalError
 
 if TYPE_CHECKING:
     import numpy as np
 
 _VECTORS = "vectors.npy"
-_SAMPLED = 200
-"""Passages whose first sentences are the queries over which the recall of an approximate index is measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,26 +84,15 @@ def _explain(passages: Sequence[Passage]) -> list[FoundPassage]:
 
 async def _build(documents: Sequence[Document], config: DenseConfig, tools: Workbench) -> DenseRetriever:
     vectors = await embed_passages("vectors", documents, tools)
-    sampled = await _sample_queries(documents, config, tools)
+    sampled = await sample_queries(len(vectors), documents, config, tools)
     indexed = await asyncio.to_thread(vectors.indexed, config, sampled)
     return DenseRetriever(DenseIndex(indexed, documents), tools.vectors)
-
-
-async def _sample_queries(documents: Sequence[Document], config: DenseConfig, tools: Workbench) -> np.ndarray:
-    """Vectors of queries like those that will be searched; none where all vectors are compared."""
-    import numpy as np
-
-    if config.choose(len(documents)) == "flat":
-        return np.zeros((0, 0), np.float32)
-    rows = np.linspace(0, len(documents) - 1, _SAMPLED).astype(int)
-    sentences = [(split_sentences(documents[row].text) or [documents[row].title])[0] for row in rows]
-    return np.stack([await tools.vectors.query(sentence) for sentence in sentences])
 
 
 async def _add(index: Any, documents: Sequence[Document], config: DenseConfig, tools: Workbench) -> DenseRetriever:
     before: Vectors = index.vectors
     more = await embed_passages("vectors", documents[len(before) :], tools)
-    sampled = await _sample_queries(documents, config, tools)
+    sampled = await sample_queries(len(documents), documents, config, tools)
     vectors = await asyncio.to_thread(before.grown, more, config, sampled)
     return DenseRetriever(DenseIndex(vectors, documents), tools.vectors)
 

@@ -63,6 +63,9 @@ class GraphRagConfig:
     entities: int = 20
     """Number of entities nearest to a query that a search begins with. The released code says 10, and takes twice as
     many."""
+    compared_up_to: int = 50_000
+    """Number of entities up to which a query is compared with all; among more an approximate index finds the nearest,
+    as in `dense`."""
     order: Literal["entities", "passages"] = "entities"
     """Order of the passages found: as released, by their entity's place and then by its relations there; or by the best
     cosine of an entity plus the passage's own."""

@@ -40,7 +40,7 @@ from trailforge.retrieval.backends.entity_graph import (
     find_communities,
 )
 from trailforge.retrieval.backends.graph import Link, Place, key_of
-from trailforge.retrieval.backends.vectors import Vectors, embed, embed_passages
+from trailforge.retrieval.backends.vectors import Vectors, embed, embed_passages, index_above
 from trailforge.retrieval.backends.writing import (
     PROMPTS,
     ask_each,
@@ -110,7 +110,7 @@ async def _build(documents: Sequence[Document], config: GraphRagConfig, tools: W
     lost["reports"] = await write_reports(communities, graph, config, tools)
     tables = await asyncio.to_thread(_tables, graph, communities, config.level)
     described = [f"{entity.name}: {entity.description}" for entity in graph.entities]
-    entities = await embed("entities", described, tools)
+    entities = await index_above(config.compared_up_to, await embed("entities", described, tools), documents, tools)
     passages = await embed_passages("passages", documents if config.order == "passages" else (), tools)
     return GraphRagIndex(
         documents, CommunityIndex(**tables, entity_vectors=entities, passage_vectors=passages, lost=lost), config, tools
@@ -150,10 +150,12 @@ class GraphRagIndex:
         self._of_relations = parts.relations["passages"].combine_chunks()
 
     @property
-    def stats(self) -> dict[str, int]:
-        """Return sizes, and for how many passages and reports a model's reply could not be used."""
+    def stats(self) -> dict[str, Any]:
+        """Return sizes, for how many passages and reports a model's reply could not be used, and how entities are
+        searched unless all are compared."""
         sizes = {name: getattr(self.parts, name).num_rows for name in _TABLES}
-        return {**sizes, **{f"lost_{name}": count for name, count in self.parts.lost.items()}}
+        lost = {f"lost_{name}": count for name, count in self.parts.lost.items()}
+        return sizes | lost | self.parts.entity_vectors.stats("entity")
 
     @classmethod
     def open(
@@ -235,7 +237,7 @@ class GraphRagIndex:
 
     def _local(self, vector: np.ndarray, k: int) -> list[FoundPassage]:
         config = self._config
-        nearest = self.parts.entity_vectors.nearest(vector, config.entities)
+        nearest = self.parts.entity_vectors.search(vector, config.entities)
         reports = self._reports_of([entity for _, entity in nearest])
         shared = k * config.report_share / (config.report_share + config.passage_share)
         reports = reports[: int(shared + 0.5)]

@@ -41,7 +41,7 @@ from trailforge.retrieval.backends.graph import (
     row_of,
     save_sparse,
 )
-from trailforge.retrieval.backends.vectors import Vectors, embed
+from trailforge.retrieval.backends.vectors import Vectors, embed, index_above
 from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.retrieval.words import words_of
 from trailforge.schemas import Document, Passage, RetrievalError
@@ -73,6 +73,9 @@ class HyperGraphRagConfig:
     entities: int = 5
     hyperedges: int = 5
     """Number of entities, and of facts, nearest to the query at which a search begins."""
+    compared_up_to: int = 50_000
+    """Number of entities, and of facts, up to which a query is compared with all; among more an approximate index
+    finds the nearest, as in `dense`."""
     seeds: Literal["query", "names"] = "query"
     """Entities at which a search begins: the nearest to the query, as published; or those that the query names, with a
     list for each, and the nearest if it names none."""
@@ -197,9 +200,11 @@ class HyperGraphRagIndex:
     finder: NameFinder
 
     @property
-    def stats(self) -> dict[str, int]:
-        """Return sizes, and how many passages have no facts because a model's reply could not be used."""
-        return {"facts": len(self.facts), "entities": len(self.entities), "lost_passages": self.graph.lost}
+    def stats(self) -> dict[str, Any]:
+        """Return sizes, how many passages have no facts because a model's reply could not be used, and how facts and
+        entities are searched unless all are compared."""
+        sizes = {"facts": len(self.facts), "entities": len(self.entities), "lost_passages": self.graph.lost}
+        return sizes | self.facts.stats("fact") | self.entities.stats("entity")
 
     @cached_property
     def rows(self) -> dict[str, int]:
@@ -254,7 +259,7 @@ class HyperGraphRagIndex:
 
     def _rank(self, query: str, vector: np.ndarray, more: int) -> list[_Hit]:
         """All coherent facts, then at least `more` by similarity, as far as there are: the best first."""
-        near = self.facts.nearest(vector, self.config.hyperedges + more)
+        near = self.facts.search(vector, self.config.hyperedges + more)
         first = [row for _, row in near[: self.config.hyperedges]]
         if self.config.order == "degree":
             first.sort(key=lambda row: -self.graph.weights[row])
@@ -272,7 +277,7 @@ class HyperGraphRagIndex:
         """Entities where a search begins, those of a list together."""
         named = self.finder.question_names(query, self.rows) if self.config.seeds == "names" else []
         found = [[self.rows[name]] for name in named if name in self.rows]
-        return found or [[row for _, row in self.entities.nearest(vector, self.config.entities)]]
+        return found or [[row for _, row in self.entities.search(vector, self.config.entities)]]
 
     def _facts_of(self, entities: Sequence[int], vector: np.ndarray) -> list[tuple[int, int]]:
         """Entity and fact, best first, of those that count at all: list 1."""
@@ -343,9 +348,11 @@ async def _build(documents: Sequence[Document], config: HyperGraphRagConfig, too
     else:
         facts = await asyncio.to_thread(sentence_facts, documents, finder)
     graph, described = await asyncio.to_thread(join_facts, facts, len(documents))
-    entities = await embed("entity_vectors", described, tools)
-    statements = await embed("fact_vectors", graph.texts.to_pylist(), tools)
-    return HyperGraphRagIndex(documents, config, tools.vectors, graph, entities, statements, finder)
+    vectors = [
+        await index_above(config.compared_up_to, await embed(name, texts, tools), documents, tools)
+        for name, texts in (("entity_vectors", described), ("fact_vectors", graph.texts.to_pylist()))
+    ]
+    return HyperGraphRagIndex(documents, config, tools.vectors, graph, *vectors, finder)
 
 
 def _facts_in(kept: Any) -> list[Fact] | None:

@@ -37,7 +37,7 @@ from trailforge.retrieval.backends.declaration import (
     plan_calls,
 )
 from trailforge.retrieval.backends.graph import Link, Place
-from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text
+from trailforge.retrieval.backends.vectors import Vectors, embed, embedded_text, index_above
 from trailforge.retrieval.backends.writing import (
     PROMPTS,
     ask_in_shards,
@@ -88,6 +88,9 @@ class RaptorConfig:
     """Largest number of layers above the passages."""
     query_tokens: int = 3500
     """Largest length of what a search returns, apart from its first node."""
+    compared_up_to: int = 50_000
+    """Number of nodes up to which a query is compared with all; among more an approximate index finds the nearest,
+    as in `dense`."""
     seed: int = 224
     temperature: float = 0.6
     top_p: float = 0.95
@@ -280,7 +283,9 @@ async def _build(documents: Sequence[Document], config: RaptorConfig, tools: Wor
     texts = [embedded_text(document) for document in documents]
     vectors = await embed("passages", texts, tools)
     build = _TreeBuild(documents, config, tools, texts, vectors.matrix, [[row] for row in range(len(documents))])
-    return RaptorIndex(documents, await build.grow(), config, tools.vectors)
+    tree = await build.grow()
+    nodes = await index_above(config.compared_up_to, tree.vectors, documents, tools)
+    return RaptorIndex(documents, replace(tree, vectors=nodes), config, tools.vectors)
 
 
 class RaptorIndex:
@@ -293,10 +298,12 @@ class RaptorIndex:
         self._documents, self._config, self._encoder = documents, config, encoder
 
     @property
-    def stats(self) -> dict[str, int]:
-        """Return how many summaries there are, and how many are first sentences because a model's reply could not be
-        used."""
-        return {"summaries": self.tree.summaries.num_rows, "lost_summaries": self.tree.lost_summaries}
+    def stats(self) -> dict[str, Any]:
+        """Return how many summaries there are, how many are first sentences because a model's reply could not be used,
+        and how nodes are searched unless all are compared."""
+        tree = self.tree
+        sizes = {"summaries": tree.summaries.num_rows, "lost_summaries": tree.lost_summaries}
+        return sizes | tree.vectors.stats("node")
 
     @classmethod
     def open(cls, folder: Path, documents: Sequence[Document], config: RaptorConfig, tools: Workbench) -> RaptorIndex:
@@ -349,7 +356,7 @@ class RaptorIndex:
         return await asyncio.to_thread(self._nearest, vector, k)
 
     def _nearest(self, vector: np.ndarray, k: int) -> list[FoundPassage]:
-        found = [self._found(node, score) for score, node in self.tree.vectors.nearest(vector, k)]
+        found = [self._found(node, score) for score, node in self.tree.vectors.search(vector, k)]
         return found[: within([each.passage.text for each in found], self._config.query_tokens)]
 
     def _found(self, node: int, score: float) -> FoundPassage:

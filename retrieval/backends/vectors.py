@@ -6,6 +6,7 @@ exact cosine, and whose recall against exact search is measured when it is made.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from trailforge.retrieval.backends.declaration import Workbench
+from trailforge.retrieval.sentences import split_sentences
 from trailforge.schemas import Document, RetrievalError, install_hint, parse_json
 
 Hit = tuple[float, int]
@@ -31,6 +33,8 @@ _LEAST_TO_TRAIN = 1_000
 """Vectors. Of fewer none of the approximate indexes can be trained, and all are compared."""
 _MEASURED_AT = 10
 """Passages a query, of which recall is the share that exact search finds too."""
+_QUERIES = 200
+"""Documents whose first sentences are the queries over which recall is measured."""
 _EFFORTS = {"hnsw": (256, 512, 1024), "ivf_pq": (16, 32, 64, 128, 256)}
 """Nodes kept in view; lists searched."""
 
@@ -108,19 +112,23 @@ class Vectors:
     def __len__(self) -> int:
         return len(self.matrix)
 
+    def stats(self, of: str) -> dict[str, Any]:
+        """Return the kind of the approximate index and its recall, under names that begin with `of`; nothing where all
+        vectors are compared."""
+        return (
+            {} if self.ann is None else {f"{of}_ann": self.ann.stats.kind, f"{of}_recall": self.ann.stats.recall_at_10}
+        )
+
     def scores(self, vector: np.ndarray) -> np.ndarray:
         """Return the cosine of every row with a vector of shape (dimension,); shape (rows,), float32."""
         return self.matrix @ vector
 
-    def nearest(self, vector: np.ndarray, k: int) -> list[Hit]:
-        """Return the best `k` by cosine: score, rounded to 6 decimals, and row; ties in the order of the rows."""
-        return [(score, row) for row, score in best_rows(self.scores(vector), k)]
-
     def search(self, vector: np.ndarray, k: int) -> list[Hit]:
-        """Return the best `k` as `nearest` does, through the approximate index where there is one.
+        """Return the best `k` by cosine: score, rounded to 6 decimals, and row; ties in the order of the rows. They are
+        found through the approximate index where there is one.
 
-        Without one faiss compares all, which gives the same bits for any number of threads; those of `nearest` depend
-        on the platform.
+        Without one faiss compares all, which gives the same bits for any number of threads; those of `scores` depend on
+        the platform.
         """
         k = min(k, len(self))
         if k <= 0:
@@ -235,6 +243,27 @@ async def embed_passages(
     """Return the vectors of documents as `embed` makes them; those that are known are kept for the first documents."""
     more = await embed(name, list(map(embedded_text, documents[len(known) if known else 0 :])), tools)
     return known.with_more(more) if known else more
+
+
+async def sample_queries(
+    vectors: int, documents: Sequence[Document], config: AnnConfig, tools: Workbench
+) -> np.ndarray:
+    """Return vectors of queries like those that will be searched among this number of vectors: first sentences of
+    documents. There are none where all vectors are compared."""
+    if config.choose(vectors) == "flat":
+        return np.zeros((0, 0), np.float32)
+    rows = np.linspace(0, len(documents) - 1, _QUERIES).astype(int)
+    sentences = [(split_sentences(documents[row].text) or [documents[row].title])[0] for row in rows]
+    return np.stack([await tools.vectors.query(sentence) for sentence in sentences])
+
+
+async def index_above(compared: int, vectors: Vectors, documents: Sequence[Document], tools: Workbench) -> Vectors:
+    """Return the vectors, with an approximate index where there are more than `compared`; see `AnnConfig` for the rest
+    of its settings, and `sample_queries` for how its recall is measured."""
+    config = AnnConfig(flat_up_to=compared)
+    return await asyncio.to_thread(
+        vectors.indexed, config, await sample_queries(len(vectors), documents, config, tools)
+    )
 
 
 def embedded_text(document: Document) -> str:

@@ -253,6 +253,12 @@ def test_published_builds_are_written_by_the_model_under_caps_and_paid_once(
         run(*common, "--max-calls", 3)
     run(*common)
     paid = stats(url)["calls"]
+    shown = run(*common, "--dry-run")
+    assert "hippo_rag: is built; every search asks a model\n" in shown and "hyper_graph_rag: is built\n" in shown
+    assert "Building" not in shown
+    elsewhere = ("--backend", f"mine={tmp_path / 'out' / 'indexes' / 'graph_rag'}", "--out", tmp_path / "other")
+    shown = run("evaluate", questions, "--agent", "react", *served, "--limit", 2, *elsewhere, "--dry-run")
+    assert f"mine: searches {elsewhere[1].removeprefix('mine=')}; every search asks a model\n" in shown
     run(*common)
     assert stats(url)["calls"] == paid
     built = {each.name: each for each in read_evaluation(tmp_path / "out").backends}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from trailforge.pipelines.index_config import IndexConfig
 from trailforge.protocols.environment import EnvironmentConfig
 from trailforge.retrieval.backends import load_backend
 from trailforge.retrieval.indexes.corpus import Chunking
+from trailforge.retrieval.indexes.manifest import MANIFEST
+from trailforge.retrieval.indexes.seals import SEAL, write_sealed
 from trailforge.retrieval.indexes.store import build_index
 from trailforge.schemas import InvalidInput
 
@@ -45,6 +48,18 @@ def test_another_build_than_the_one_that_is_there_is_refused(
     corpora(tmp_path, built).check()
     with pytest.raises(InvalidInput, match=f"holds mine with {says}; evaluate into a new folder"):
         corpora(tmp_path, replace(built, **changes)).check()
+
+
+def test_a_setting_that_an_index_is_older_than_has_its_default(tmp_path: Path) -> None:
+    index = tmp_path / "indexes" / "mine"
+    index.parent.mkdir()
+    asyncio.run(build_index(DOCUMENTS, index, "bm25"))
+    content = json.loads((index / MANIFEST).read_text())
+    del content["config"]["b"], content[SEAL]
+    write_sealed(index / MANIFEST, content)
+    corpora(tmp_path, IndexConfig(backend="bm25")).check()
+    with pytest.raises(InvalidInput, match=r"b 0\.75, not 0\.5"):
+        corpora(tmp_path, IndexConfig(backend="bm25", options={"b": 0.5})).check()
 
 
 def test_another_encoder_than_its_own_is_refused_before_anything_is_built(tmp_path: Path) -> None:

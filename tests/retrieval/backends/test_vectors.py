@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice, product
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
+from tests.retrieval.backends.words import bench
+from tests.retrieval.support import run
+from trailforge.retrieval.backends import load_backend
 from trailforge.retrieval.backends.facts import NearRows
 from trailforge.retrieval.backends.vectors import Ann, AnnConfig, Vectors
-from trailforge.schemas import RetrievalError
+from trailforge.schemas import Document, RetrievalError
 
 ROWS, DIMENSION = 6_000, 64
 
@@ -47,12 +52,12 @@ def recall(vectors: Vectors, queries: np.ndarray) -> float:
     return float(np.mean([np.isin(*each).mean() for each in zip(wanted, found, strict=True)]))
 
 
-def test_both_exact_searches_agree_with_numpy() -> None:
+def test_exact_search_agrees_with_numpy() -> None:
     for query in QUERIES[:10]:
         cosines = MATRIX.astype(np.float64) @ query.astype(np.float64)
-        for hits in (Vectors(MATRIX).nearest(query, 7), Vectors(MATRIX).search(query, 7)):
-            assert [row for _, row in hits] == np.argsort(-cosines)[:7].tolist()
-            assert [score for score, _ in hits] == pytest.approx(sorted(cosines, reverse=True)[:7], abs=2e-6)
+        hits = Vectors(MATRIX).search(query, 7)
+        assert [row for _, row in hits] == np.argsort(-cosines)[:7].tolist()
+        assert [score for score, _ in hits] == pytest.approx(sorted(cosines, reverse=True)[:7], abs=2e-6)
 
 
 def test_the_recall_that_is_said_is_the_recall_there_is(indexed: Vectors) -> None:
@@ -218,3 +223,41 @@ def test_few_or_lonely_rows_need_no_lists() -> None:
     lonely = NearRows.of(Vectors(MATRIX), 0.999, 5, 0)
     assert lonely.lists is None
     assert lonely.find([0, 1]).shape == (0, 3)
+
+
+TOWNS = ["".join(letters).title() for letters in islice(product("abcdefg", repeat=4), 1200)]
+ABOUT_TOWNS = [Document(id=name, title=name, text=f"{name} is a town.") for name in TOWNS]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "searched"),
+    [
+        ("raptor_plain", {"layers": 0}, ("node",)),
+        ("graph_rag_plain", {}, ("entity",)),
+        ("hyper_graph_rag_plain", {}, ("fact", "entity")),
+    ],
+)
+def test_among_more_than_are_compared_graphs_begin_at_what_an_approximate_index_finds(
+    name: str, settings: dict[str, Any], searched: tuple[str, ...], tmp_path: Path
+) -> None:
+    """It is kept with the index."""
+    declared, tools = load_backend(name), bench()
+
+    def build(compared: int) -> Any:
+        config = declared.config(**settings, compared_up_to=compared)
+        return cast(Any, run(cast(Any, declared.build(ABOUT_TOWNS, config, tools))))
+
+    def finds(index: Any) -> set[tuple[str, str]]:
+        return {(town, hit.passage.id) for town in TOWNS[::60] for hit in run(index.find(f"Where is {town}?", 5))}
+
+    exact, near = build(1200), build(1199)
+    assert not any("ann" in figure for figure in exact.stats)
+    assert [near.stats[f"{of}_ann"] for of in searched] == ["hnsw"] * len(searched)
+    assert all(near.stats[f"{of}_recall"] >= 0.99 for of in searched)
+    wanted = finds(exact)
+    assert len(wanted) == 5 * 20
+    assert len(finds(near) & wanted) >= 0.98 * len(wanted)
+    near.save(tmp_path)
+    opened: Any = declared.open(tmp_path, ABOUT_TOWNS, declared.config(**settings), tools)
+    assert finds(opened) == finds(near)
+    assert [opened.stats[f"{of}_ann"] for of in searched] == ["hnsw"] * len(searched)
