@@ -102,7 +102,7 @@ class KeptEncoder(Encoder):
         """That encoding took."""
         if folder and (folder / "vectors.npy").is_file():
             vectors = np.load(folder / "vectors.npy")
-            self._kept |= {_hash(embedded_text(d)): vector for d, vector in zip(passages, vectors, strict=True)}
+            self._kept |= {hash_text(embedded_text(d)): vector for d, vector in zip(passages, vectors, strict=True)}
         if folder and (folder / "encoded.json").is_file():
             hashes = json.loads((folder / "encoded.json").read_text())
             self._kept |= dict(zip(hashes, np.load(folder / "encoded.npy"), strict=True))
@@ -111,16 +111,16 @@ class KeptEncoder(Encoder):
         """See `Encoder`."""
         begun = time.thread_time()
         self.texts += len(texts)
-        new = list(dict.fromkeys(text for text in texts if _hash(text) not in self._kept))
+        new = list(dict.fromkeys(text for text in texts if hash_text(text) not in self._kept))
         if new:
-            self._kept |= dict(zip(map(_hash, new), super().encode_documents(new), strict=True))
-        found = np.stack([self._kept[_hash(text)] for text in texts]) if texts else super().encode_documents([])
+            self._kept |= dict(zip(map(hash_text, new), super().encode_documents(new), strict=True))
+        found = np.stack([self._kept[hash_text(text)] for text in texts]) if texts else super().encode_documents([])
         self.seconds += time.thread_time() - begun
         return found
 
     def encode_query(self, text: str) -> np.ndarray:
         """See `Encoder`."""
-        key = _hash(f"query: {text}")
+        key = hash_text(f"query: {text}")
         if key not in self._kept:
             self._kept[key] = super().encode_query(text)
         return self._kept[key]
@@ -145,5 +145,6 @@ def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
 
 
-def _hash(text: str) -> str:
+def hash_text(text: str) -> str:
+    """Name of a text in a cache."""
     return hashlib.sha1(text.encode()).hexdigest()

@@ -348,11 +348,11 @@ async def _build(documents: Sequence[Document], config: HyperGraphRagConfig, too
     else:
         facts = await asyncio.to_thread(sentence_facts, documents, finder)
     graph, described = await asyncio.to_thread(join_facts, facts, len(documents))
-    vectors = [
+    entities, statements = [
         await index_above(config.compared_up_to, await embed(name, texts, tools), documents, tools)
         for name, texts in (("entity_vectors", described), ("fact_vectors", graph.texts.to_pylist()))
     ]
-    return HyperGraphRagIndex(documents, config, tools.vectors, graph, *vectors, finder)
+    return HyperGraphRagIndex(documents, config, tools.vectors, graph, entities, statements, finder)
 
 
 def _facts_in(kept: Any) -> list[Fact] | None:
