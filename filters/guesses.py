@@ -96,6 +96,8 @@ _LIKELY = _any_of(
     r"\bin all likelihood\b|\b(?:must|would) have\b|\b(?:could|may|might) (?:be|have)\b",
     r"\bi (?:think|believe|suspect|am fairly sure|am pretty sure)\s*[.,;]?$",
 )
+_OWNER = re.compile(r"\b(?!(?:And|As|At|But|For|From|In|Of|On|So|To|With)\b)([A-Z][\w-]*(?: [A-Z][\w-]*)*)['’]s\b")
+"""Whose relative, place or date a clause is about."""
 _CITES = re.compile(rf"\b(?:{_ONE}|{_MANY}|according to)\b", re.IGNORECASE)
 _CONFIRMS = _any_of(
     r"\b(?:confirm|verif|corroborat|agree|bear|bore|prove|match)\w*\b",
@@ -289,11 +291,30 @@ def _admits(clauses: Sequence[str], place: int, names: Sequence[str], read: Sequ
         found = _UNSTATED.search(clause)
         if found and _CITES.search(clause) and not _is_own(found, read):
             return False
+        if _rules_out(clauses, place, names):
+            return False
         # What one source lacks, another may have said before.
         before = clauses[:place] if _ONE_SOURCE.match(clause) else ()
         return not any(map(_reads, (*before, *later)))
     is_doubted = any(_is_own(found, read) for found in _LIKELY.finditer(clause))
     return is_doubted and _is_of_answer(clause, names, not later) and not any(map(_reads, later))
+
+
+def _rules_out(clauses: Sequence[str], place: int, names: Sequence[str]) -> bool:
+    """Does a clause leave another branch aside, once the answer was said? "Her brother is Paul. Vicki's mother is not
+    named": it is about somebody whom no clause up to then names, or about what the answer itself has.
+    """
+    clause, before = clauses[place], clauses[:place]
+    if clause.startswith("so ") and before and is_unstated(before[-1]):
+        return _rules_out(clauses, place - 1, names)
+    owners = _OWNER.findall(clause)
+    is_said = any(mentions(each, name) and not _is_doubtful(each) for each in before for name in names)
+    others = [owner for owner in owners if not any(mentions(name, owner) for name in names)]
+    return bool(owners) and is_said and not any(mentions(each, owner) for each in before for owner in others)
+
+
+def _is_doubtful(clause: str) -> bool:
+    return is_unstated(clause) or any(kind.search(clause) for kind in (_REMEMBERED, _GUESSED, _LIKELY))
 
 
 def _is_own(found: re.Match[str], read: Sequence[str]) -> bool:

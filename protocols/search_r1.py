@@ -34,6 +34,8 @@ def system_prompt(max_searches: int = MAX_SEARCHES) -> str:
         f"You can search at most {times}. "
         f"{READ_FIRST} "
         "What was not found may be there in other words: ask again by another name or by what lies between. "
+        "Where several could be meant, two brothers or two films of one name, look at each before you answer, and say "
+        "which of them fits and why the others do not. "
         "Once nothing is lacking, give the answer between <answer> and </answer> in its shortest form, "
         "a name, a date, a number, a few words of the results, yes or no, without explanation. "
         "For example: <answer>Beijing</answer>. "
