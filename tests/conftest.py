@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import logging
 import os
 import signal
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +108,19 @@ def pytest_unconfigure() -> None:
         sys.modules["trailforge.flows"].stop_server()
     logging.raiseExceptions = False  # its server says goodbye at exit, to a stream that pytest has closed
     _prefect_home.cleanup()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """The processes of pytest-xdist begin with different files: what one compiles, the others find compiled."""
+    sent = getattr(session.config, "workerinput", None)
+    if sent is None or sys.dont_write_bytecode:
+        return
+    root = session.config.rootpath
+    files = sorted(file for folder in session.config.args for file in (root / folder).rglob("test_*.py"))
+    for file in files[int(sent["workerid"].removeprefix("gw")) :: sent["workercount"]]:
+        with suppress(Exception, pytest.skip.Exception):  # collecting meets it again, and tells
+            importlib.import_module(".".join(file.relative_to(root).with_suffix("").parts))
 
 
 class _ByFile(LoadScopeScheduling):

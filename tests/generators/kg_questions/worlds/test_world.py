@@ -7,14 +7,18 @@ import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import typer
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tests.support.world_agent import WorldFolder
 from trailforge.cli import app
-from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
+from trailforge.generators.kg_questions.worlds import WorldConfig, make_world, names
+from trailforge.generators.kg_questions.worlds.config import NameStyle
 from trailforge.generators.kg_questions.worlds.names import WorldNames
 from trailforge.pipelines.sources.demand import NOT_DEMANDED, Demand, Quota, traits_of
 from trailforge.retrieval.kg import KgStore, build_kg, open_source
@@ -23,6 +27,13 @@ from trailforge.schemas import InvalidInput, OutputError, TrailforgeError
 
 REAL = WorldConfig(questions=20, comparisons=0.2, hops=(1, 2, 3), distractors=100, seed=4)
 APART = WorldConfig(questions=60, test_questions=30, names="invented", distractors=90)
+ROWS = st.integers(0, 399)
+"""Of entities of the sample graph."""
+
+
+@pytest.fixture(scope="module")
+def store(kg: Path) -> KgStore:
+    return KgStore.open(kg)
 
 
 @pytest.fixture(scope="module")
@@ -116,10 +127,44 @@ def test_an_entity_has_one_invented_name_whatever_is_named_before(kg: Path) -> N
     store = KgStore.open(kg)
     one, other = WorldNames(store, "invented", 5), WorldNames(store, "invented", 5)
     rows = range(0, 300, 7)
-    names = [one.label(row) for row in rows]
-    assert [other.label(row) for row in reversed(rows)][::-1] == names
-    assert len(set(names)) == len(names)
-    assert names != [WorldNames(store, "invented", 6).label(row) for row in rows]
+    found = [one.label(row) for row in rows]
+    assert [other.label(row) for row in reversed(rows)][::-1] == found
+    assert len(set(found)) == len(found)
+    assert found != [WorldNames(store, "invented", 6).label(row) for row in rows]
+
+
+@pytest.fixture(scope="module")
+def few_words(store: KgStore) -> list[str]:
+    """So few that most are soon taken: names of the graph, and as many others as letters."""
+    return [*(store.label_of(row) for row in range(40)), *(f"Tavo{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")]
+
+
+@given(
+    asked=st.lists(st.tuples(st.sampled_from(["label", "mistakable", "made_up"]), ROWS), min_size=12, max_size=24),
+    style=st.sampled_from(get_args(NameStyle)),
+    seed=st.integers(0, 9),
+)
+def test_a_made_name_is_nothing_elses_whatever_is_named_before(
+    store: KgStore, few_words: list[str], asked: list[tuple[str, int]], style: NameStyle, seed: int
+) -> None:
+    world = WorldNames(store, style, seed)
+    made = {
+        "label": world.label,
+        "mistakable": world.mistakable,
+        "made_up": lambda row: world.made_up(world.node(row), f"for {row}").label,
+    }
+    owners: dict[str, set[tuple[str, int]]] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(names, "_word", lambda draw: draw.choice(few_words))
+        named = [(how, row, made[how](row)) for how, row in asked]
+    for how, row, name in named:
+        assert made[how](row) == name
+        if how != "label" or name != store.label_of(row):
+            assert not len(store.namesakes(name)), (how, row)
+            owners.setdefault(name.casefold(), set()).add((how, row))
+        if how == "mistakable":
+            assert set(world.label(row).split()) < set(name.split()), (world.label(row), name)
+    assert all(len(each) == 1 for each in owners.values()), owners
 
 
 def test_the_same_seed_gives_the_same_bytes(kg: Path, tmp_path: Path) -> None:
