@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trailforge.schemas.agent_episode import BrowseRecord as BrowseRecord
     from trailforge.schemas.agent_episode import BrowseView as BrowseView
     from trailforge.schemas.agent_episode import FromMemory as FromMemory
+    from trailforge.schemas.agent_episode import MendedMistake as MendedMistake
     from trailforge.schemas.agent_episode import ModelUsage as ModelUsage
     from trailforge.schemas.agent_episode import RewardPart as RewardPart
     from trailforge.schemas.agent_episode import TrainingStep as TrainingStep

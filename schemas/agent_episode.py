@@ -217,6 +217,27 @@ class BrowseFigures:
     gold_cited: int | None = None
 
 
+MendedKind = Literal["wrong_page", "wrong_candidate", "dead_end"]
+"""What an agent did wrong and mended. `wrong_page`: it read a page that the answer does not rest on, and said so, or
+never spoke of it again. `wrong_candidate`: it searched on from the name of such a page. `dead_end`: two or more calls
+in a row found nothing new, before it took another way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MendedMistake:
+    """A mistake of a research agent that it noticed and mended itself."""
+
+    kind: MendedKind
+    call: int
+    """Position in the record's calls of the first one that went wrong."""
+    mended_in: int
+    """Position in the record's messages of the turn that gives it up."""
+    page: str = ""
+    """Id of the page that was given up; empty for a dead end."""
+    title: str = ""
+    """Title of that page."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowseRecord:
     """An episode of a research agent in full: every message as it was sent and written, and what each turn saw."""
@@ -234,6 +255,8 @@ class BrowseRecord:
     """The windows, in order; every turn of the model is new in one of them."""
     calls: tuple[BrowseCall, ...]
     figures: BrowseFigures
+    mended: tuple[MendedMistake, ...] = ()
+    """Mistakes that the agent noticed and mended, as far as rules find them, in the order of their calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,10 +264,10 @@ class AgentEpisode:
     """One episode of an agent, one question over one back end: a row of `episodes/` of an evaluation or a training."""
 
     STORED_AS: ClassVar[str] = "AgentEpisode"
-    SCHEMA_VERSION: ClassVar[str] = "1.4"
+    SCHEMA_VERSION: ClassVar[str] = "1.5"
     EARLIER: ClassVar[Earlier] = {
         **dict.fromkeys(("1.0", "1.1"), rename_back_end),
-        **dict.fromkeys(("1.2", "1.3"), migration()),
+        **dict.fromkeys(("1.2", "1.3", "1.4"), migration()),
     }
 
     uid: str
@@ -313,10 +336,10 @@ class AgentTrajectory:
     """A verified episode: one row of `agent_trajectories/`."""
 
     STORED_AS: ClassVar[str] = "AgentTrajectory"
-    SCHEMA_VERSION: ClassVar[str] = "1.5"
+    SCHEMA_VERSION: ClassVar[str] = "1.6"
     EARLIER: ClassVar[Earlier] = {
         **dict.fromkeys(("1.0", "1.1", "1.2"), _rename_in_episode),
-        **dict.fromkeys(("1.3", "1.4"), migration()),
+        **dict.fromkeys(("1.3", "1.4", "1.5"), migration()),
     }
 
     uid: str

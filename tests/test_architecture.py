@@ -132,7 +132,7 @@ HOMONYMS: dict[str, int] = {}
 
 MAX_DOOR_NAMES = 40
 """Names that a room's `__init__`, or that of a folder right inside it, gives out."""
-WIDE: dict[str, int] = {"schemas": 184}
+WIDE: dict[str, int] = {"schemas": 185}
 """Doors that are wider, and how wide: no figure may be higher than what is measured.
 
 Records, their errors and what reads and writes them are the language of all rooms.

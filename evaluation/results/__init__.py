@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from trailforge.evaluation.results.demand import split_by_band as split_by_band
     from trailforge.evaluation.results.difficulty import MeasuredDifficulty as MeasuredDifficulty
     from trailforge.evaluation.results.difficulty import measure_difficulty as measure_difficulty
-    from trailforge.evaluation.results.failures import LONGEST_DEAD_END as LONGEST_DEAD_END
     from trailforge.evaluation.results.failures import MOST_REPEATED as MOST_REPEATED
     from trailforge.evaluation.results.failures import TAGS as TAGS
     from trailforge.evaluation.results.failures import asked_at as asked_at

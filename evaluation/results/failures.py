@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from trailforge.protocols.browse import longest_dead_end, needless_repeats
+from trailforge.protocols.browse import LONGEST_DEAD_END, longest_dead_end, needless_repeats
 from trailforge.rewards import choose_options, cover_exact_match, normalize_answer, states
 from trailforge.schemas import AgentEpisode, AgentScores, BrowseRecord
 
 if TYPE_CHECKING:
     from trailforge.evaluation.agents import AgentRun
 
-MOST_REPEATED, LONGEST_DEAD_END = 2, 8
-"""Most calls that are made again in vain, and most calls in a row that lead nowhere, without a tag."""
+MOST_REPEATED = 2
+"""Most calls that are made again in vain without a tag."""
 JUDGED_RIGHT = 0.5
 """Score of a judge from which on an answer counts as right."""
 TAGS: Mapping[str, str] = MappingProxyType(

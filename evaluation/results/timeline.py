@@ -18,13 +18,18 @@ def describe_timeline(record: BrowseRecord) -> Parts:
         name.replace("_", " "): str(value) for name, value in to_dict(record.figures).items() if value is not None
     }
     figures["longest dead end"] = str(longest_dead_end(record))
+    figures["mended mistakes"] = str(len(record.mended))
     windows = f"in {len(record.views)} window{'s' if len(record.views) > 1 else ''}"
     kept = f"the model was shown its context by the rule {record.context}, {windows}"
     rows, last = [], -1
     for number, each in enumerate(timeline_of(record), start=1):
         mark = "wrong" if each.problem else "mended" if each.is_repeat else "strong"
         notes: list[str | StyledText] = []
-        if each.cited:
+        if each.mends:
+            notes.append(StyledText(f"gives up a {_words(each.mends[0])} ", "mended"))
+        if each.mistake:
+            notes.append(StyledText(_words(each.mistake), "wrong"))
+        elif each.cited:
             notes.append(StyledText("cited", "right"))
         elif each.is_repeat:
             notes.append(StyledText("again in vain", "mended"))
@@ -42,3 +47,7 @@ def describe_timeline(record: BrowseRecord) -> Parts:
         Note(f"Calls are {record.writing}; {kept}."),
         Grid(("#", "turn", "call", "showed", "", "tokens"), rows, (0.3, 0.4, 4, 4, 1, 0.6)),
     ]
+
+
+def _words(kind: str) -> str:
+    return kind.replace("_", " ")

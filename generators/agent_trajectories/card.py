@@ -128,6 +128,10 @@ def describe_calls(records: Sequence[BrowseRecord]) -> str:
     calls = sorted(one.calls for one in each)
     told = f"; per episode {fmean(calls):.1f} calls ({tools}), {calls[0]} to {calls[-1]}"
     told += f"; longest dead end {max(map(longest_dead_end, records))} calls"
+    if kinds := Counter(mistake.kind for record in records for mistake in record.mended):
+        mending = sum(bool(record.mended) for record in records)
+        each_kind = ", ".join(f"{number} {kind.replace('_', ' ')}" for kind, number in sorted(kinds.items()))
+        told += f"; {mending} of {len(records)} mend a mistake of their own (by kind: {each_kind})"
     known = [one for one in each if one.gold_pages]
     for name in ("found", "opened", "cited") if known else ():
         share = fmean((getattr(one, f"gold_{name}") or 0) / (one.gold_pages or 1) for one in known)

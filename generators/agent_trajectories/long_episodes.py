@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from trailforge.evaluation.results import LONGEST_DEAD_END, MOST_REPEATED
+from trailforge.evaluation.results import MOST_REPEATED
 from trailforge.filters import count_faults, names_of_answer
 from trailforge.generators.agent_trajectories.evidence import is_stated
 from trailforge.protocols.browse import (
+    LONGEST_DEAD_END,
     cited_in,
     cited_results,
     is_like_calls,

@@ -8,10 +8,11 @@ if TYPE_CHECKING:
     from trailforge.protocols.browse.actions import BROWSE as BROWSE
     from trailforge.protocols.browse.context import read_rule as read_rule
     from trailforge.protocols.browse.figures import Gold as Gold
-    from trailforge.protocols.browse.figures import with_gold as with_gold
     from trailforge.protocols.browse.loop import BrowseConfig as BrowseConfig
     from trailforge.protocols.browse.loop import BrowseRun as BrowseRun
     from trailforge.protocols.browse.loop import run_browse_episode as run_browse_episode
+    from trailforge.protocols.browse.mistakes import LONGEST_DEAD_END as LONGEST_DEAD_END
+    from trailforge.protocols.browse.mistakes import with_gold as with_gold
     from trailforge.protocols.browse.records import cited_in as cited_in
     from trailforge.protocols.browse.records import cited_results as cited_results
     from trailforge.protocols.browse.records import is_like_calls as is_like_calls
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
     from trailforge.protocols.browse.records import slips_of as slips_of
     from trailforge.protocols.browse.records import timeline_of as timeline_of
     from trailforge.protocols.browse.records import turns_of as turns_of
-    from trailforge.protocols.browse.records import window_rows as window_rows
     from trailforge.protocols.browse.rewriting import NAMES as NAMES
     from trailforge.protocols.browse.rewriting import rename_tools as rename_tools
     from trailforge.protocols.browse.rewriting import rewrite_row as rewrite_row
+    from trailforge.protocols.browse.sft_windows import window_rows as window_rows
     from trailforge.protocols.browse.writings import WORDS as WORDS
     from trailforge.protocols.browse.writings import writing_of as writing_of
 else:

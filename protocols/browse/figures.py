@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from trailforge.protocols.browse.actions import Citation
-from trailforge.protocols.browse.writings import writing_of
-from trailforge.schemas import BrowseCall, BrowseFigures, BrowseRecord, MalformedReply, NativeMessage
+from trailforge.schemas import BrowseCall, BrowseFigures, NativeMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +24,7 @@ class Gold:
         """Say whether this page is among the pages shown, which are given by id and title."""
         if self.page:  # by the id of one of its passages, too
             return any(self.page in (page, page.rpartition("#")[0]) for page, _ in shown)
-        return any(_folded(title) == _folded(self.title) for _, title in shown)
+        return any(folded(title) == folded(self.title) for _, title in shown)
 
 
 def count_figures(
@@ -68,16 +66,6 @@ def count_figures(
     )
 
 
-def with_gold(record: BrowseRecord, gold: Sequence[Gold] | None) -> BrowseRecord:
-    """Return the record with its figures counted again by these gold pages."""
-    cited: tuple[Citation, ...] = ()
-    if record.messages and record.messages[-1].role == "assistant":
-        with suppress(MalformedReply):
-            answer = writing_of(record.writing).read(record.messages[-1], 0).answer
-            cited = answer.citations if answer is not None else ()
-    return replace(record, figures=count_figures(record.calls, record.messages, cited, gold))
-
-
 def is_shown(citation: Citation, places: Collection[tuple[str, int]]) -> bool:
     """Say whether a cited part was shown to the agent.
 
@@ -104,7 +92,7 @@ def unused_pages(calls: Sequence[BrowseCall], messages: Sequence[NativeMessage])
     unused = []
     for page, (result, title) in last.items():
         start = starts[result]
-        names = [_folded(name) for name in (page, title) if name.strip()]
+        names = [folded(name) for name in (page, title) if name.strip()]
         if not any(f" {name} " in whole[start:] for name in names if name):
             unused.append(page)
     return unused
@@ -116,9 +104,9 @@ def _named(call: BrowseCall) -> list[tuple[str, str]]:
 
 def _words(message: NativeMessage) -> str:
     called = " ".join(call.arguments for call in message.tool_calls)
-    return _folded(f"{message.content} {message.reasoning} {called}")
+    return folded(f"{message.content} {message.reasoning} {called}")
 
 
-def _folded(text: str) -> str:
-    """Words alone, in small letters."""
+def folded(text: str) -> str:
+    """Return the words of a text alone, in small letters."""
     return " ".join(re.findall(r"\w+", text.casefold()))

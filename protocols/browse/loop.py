@@ -28,6 +28,7 @@ from trailforge.protocols.browse.actions import (
 )
 from trailforge.protocols.browse.context import ContextRule, Windows, as_sent
 from trailforge.protocols.browse.figures import Gold, count_figures
+from trailforge.protocols.browse.mistakes import find_mended
 from trailforge.protocols.browse.native import mended_ids
 from trailforge.protocols.browse.results import (
     ANSWER_NOW,
@@ -265,7 +266,7 @@ class _Episode:
             figures=count_figures(self._calls, self._windows.messages, self._citations, gold),
         )
         return BrowseRun(
-            record=record,
+            record=replace(record, mended=find_mended(record, gold)),
             stop=self.stop,
             answer=self._answer,
             results=tuple(self._results),

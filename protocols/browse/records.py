@@ -1,28 +1,18 @@
-"""What follows from a stored episode: its rows to train on, calls made again in vain, dead ends, and what was cited."""
+"""What follows from a stored episode: calls made again in vain, dead ends, what was cited, and its timeline."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 from trailforge.protocols.browse.actions import BrowseTurn, Call, Citation, FindAction, OpenAction, SearchAction
-from trailforge.protocols.browse.context import windows_of
 from trailforge.protocols.browse.figures import Gold, unused_pages
 from trailforge.protocols.browse.native import read_native
 from trailforge.protocols.browse.tags import write_tags
 from trailforge.protocols.browse.writings import writing_of
-from trailforge.schemas import (
-    BrowseCall,
-    BrowseRecord,
-    ChatMessage,
-    MalformedReply,
-    NativeConversation,
-    NativeMessage,
-    SftRow,
-    estimate_tokens,
-)
+from trailforge.schemas import BrowseCall, BrowseRecord, MalformedReply, NativeMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,37 +35,14 @@ class TimelineEntry:
     """Whether it led nowhere; see `barren_calls`."""
     is_left: bool
     """Whether it opened a page that no later turn names."""
+    mistake: str
+    """The kind of mistake that it was the first call of, if the episode mended it; else empty."""
+    mends: tuple[str, ...]
+    """The mistakes that its turn mends, at the first call of the turn."""
     problem: str
     """Why it was not carried out; empty where it was."""
     tokens: int
     """Length of its result."""
-
-
-def window_rows(row: SftRow, record: BrowseRecord) -> list[SftRow]:
-    """Return the rows to train on of an episode: one for each window, with the loss on its new turns that can be read.
-
-    `row`: what all of them have in common; its messages are replaced. No turn is trained twice. A window in which
-    nothing is trained gives no row.
-    """
-    made = []
-    windows = [(turns, train) for turns, train in _trained(record) if any(train)]
-    for number, (turns, train) in enumerate(windows):
-        is_native = record.writing == "native"
-        native = NativeConversation(tools=record.tools, messages=tuple(turns)) if is_native else None
-        said = tuple(ChatMessage(role=each.role, content=plain_text(each, record.writing)) for each in turns)
-        made.append(
-            replace(
-                row,
-                uid=f"{row.uid}-{number}",
-                messages=said,
-                train=tuple(train),
-                segment_index=number,
-                segment_count=len(windows),
-                token_estimate=sum(estimate_tokens(each.content) for each in said),
-                native=native,
-            )
-        )
-    return made
 
 
 def plain_text(message: NativeMessage, writing: str) -> str:
@@ -201,9 +168,12 @@ def timeline_of(record: BrowseRecord) -> list[TimelineEntry]:
         barren_calls(record),
         set(unused_pages(record.calls, record.messages)),
     )
-    found = []
+    mistakes = {each.call: each.kind for each in record.mended}
+    found, last = [], -1
     for number, call in enumerate(record.calls):
         places = list(zip(call.pages, call.parts, call.titles, strict=True))
+        mended = [each for each in record.mended if each.mended_in == call.turn] if call.turn != last else []
+        last = call.turn
         found.append(
             TimelineEntry(
                 turn=call.turn,
@@ -214,6 +184,8 @@ def timeline_of(record: BrowseRecord) -> list[TimelineEntry]:
                 is_repeat=number in repeats,
                 is_barren=barren[number],
                 is_left=call.tool == "open" and bool(places) and set(call.pages) <= unused,
+                mistake=mistakes.get(number, ""),
+                mends=tuple(each.kind for each in mended),
                 problem=call.problem,
                 tokens=call.tokens,
             )
@@ -244,15 +216,6 @@ def _outcome(call: BrowseCall, places: Sequence[tuple[str, int, str]]) -> str:
         return first
     others = len(places) - 1
     return f"{first}{f' and {others} more' if others else ''}"
-
-
-def _trained(record: BrowseRecord) -> Iterator[tuple[Sequence[NativeMessage], list[bool]]]:
-    """Windows as the server was sent them, with the loss on their new turns, but for those that cannot be read."""
-    readable = {*turns_of(record), *(view.summary for view in record.views)}
-    windows = windows_of(record, writing_of(record.writing).mark)
-    for view, (turns, train) in zip(record.views, windows, strict=True):
-        new = (at for at in range(view.first, view.end) if record.messages[at].role == "assistant")
-        yield turns, [is_new and next(new) in readable for is_new in train]
 
 
 def _repeats(record: BrowseRecord) -> Iterator[tuple[int, int]]:

@@ -50,10 +50,13 @@ def rewrite_row(row: SftRow, writing: Writing) -> SftRow:
         return row
     said = tuple(ChatMessage(role=each.role, content=plain_text(each, writing)) for each in turns)
     flags = iter(flag for message, flag in zip(row.messages, row.train, strict=True) if message.role == "assistant")
+    before, after = ([at for at, each in enumerate(them) if each.role == "assistant"] for them in (row.messages, said))
+    places = dict(zip(before, after, strict=True))  # what a turn says is the same in both writings
     return replace(
         row,
         messages=said,
         train=tuple(each.role == "assistant" and next(flags) for each in turns),
+        spans=tuple(replace(span, message=places[span.message]) for span in row.spans),
         token_estimate=sum(estimate_tokens(each.content) for each in said),
         native=NativeConversation(tools=TOOLS_JSON, messages=tuple(turns)) if writing == "native" else None,
     )

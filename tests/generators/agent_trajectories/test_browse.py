@@ -18,6 +18,8 @@ from tests.commands.test_evaluate import run
 from tests.support.browse_agent import ANSWER, Road
 from tests.support.model_server import running, stats
 from tests.support.warm import Running
+from trailforge.evaluation.results import describe_timeline
+from trailforge.generators.agent_trajectories.card import describe_calls
 from trailforge.generators.agent_trajectories.choice import choose_rows
 from trailforge.generators.agent_trajectories.estimate import prompts_of_calls
 from trailforge.generators.agent_trajectories.filters import AgentFilterConfig, judge_episode
@@ -25,7 +27,15 @@ from trailforge.generators.agent_trajectories.long_episodes import LongEpisodeLi
 from trailforge.generators.agent_trajectories.rows import derive_fields, searches_match, sft_rows
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.protocols.browse import timeline_of
-from trailforge.schemas import AgentTrajectory, InvalidInput, Question, SftRow, SupportingDocument, read_rows
+from trailforge.schemas import (
+    AgentTrajectory,
+    InvalidInput,
+    MendedMistake,
+    Question,
+    SftRow,
+    SupportingDocument,
+    read_rows,
+)
 
 STOPS = 16
 STARTS = (1, 3, 5)
@@ -106,6 +116,17 @@ def test_a_run_over_pages_keeps_verifies_and_shows_its_episodes(made: Path) -> N
     shown = run("show", made, "--table", "agent_trajectories", "--count", 1)
     assert "longest dead end" in shown and "cited" in shown and "Stop 2" in shown
     assert "pages behind the answers cited" in (made / "README.md").read_text()
+
+
+def test_the_card_counts_what_was_mended_and_the_timeline_says_where(row: AgentTrajectory) -> None:
+    record = row.episode.browse
+    assert record is not None and "mend a mistake" not in describe_calls([record])
+    turn = record.calls[2].turn
+    mended = (MendedMistake(kind="wrong_page", call=1, mended_in=turn, page="p1", title="Stop 1"),)
+    marked = replace(record, mended=mended)
+    assert "1 of 2 mend a mistake of their own (by kind: 1 wrong page)" in describe_calls([record, marked])
+    shown = str(describe_timeline(marked))
+    assert "gives up a wrong page" in shown and "'mended mistakes': '1'" in shown
 
 
 @pytest.mark.parametrize(("writing", "context"), [("native", "newest:3"), ("tags", "all")])

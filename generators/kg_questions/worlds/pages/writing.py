@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trailforge.generators.kg_questions.wording import PERSON, article_of, capital, mention_of
@@ -49,7 +49,7 @@ class PageWriter:
     def __init__(self, names: WorldNames, other_names: dict[str, tuple[str, ...]], words: int, seed: int) -> None:
         """`other_names`: of every entity with a page, by id; `words`: of a page, at least."""
         self._names, self._other_names, self._words, self._seed = names, other_names, words, seed
-        self._filler: list[str] = _PROMPTS.phrases("world_filler")["sentences"]
+        self._filler: Mapping[str, list[str]] = _PROMPTS.phrases("world_filler")
 
     def write(self, draft: PageDraft) -> WrittenPage:
         """Write the page: its subject first, then its facts in an order without meaning."""
@@ -57,10 +57,10 @@ class PageWriter:
         sentences = {key: self._stated(draft.node, *fact, draw) for key, fact in draft.facts.items()}
         told = list(sentences.values())
         count, filler = sum(len(each.split()) for each in told), list[str]()
-        calls = (mention_of(draft.node), *draft.other_names)
+        fillers = self._fillers((mention_of(draft.node), *draft.other_names), draw)
         while count < self._words:
-            filler += self._fillers(calls, draw)
-            count = sum(len(each.split()) for each in (*told, *filler))
+            filler.append(next(fillers))
+            count += len(filler[-1].split())
         body = [*told, *filler]
         draw.shuffle(body)
         lines = [_intro(draft), *body]
@@ -75,14 +75,19 @@ class PageWriter:
         text = draw.choice(statements_of(fact, about, other)).text
         return text if text.endswith(".") else f"{text}."
 
-    def _fillers(self, calls: Sequence[str], draw: random.Random) -> list[str]:
-        """Each sentence that there is, once, in an order of its own."""
-        made: list[str] = []
-        for form in draw.sample(self._filler, len(self._filler)):
-            person, town = invented_name(PERSON, draw), invented_name("town", draw)
-            text = form.format(e=draw.choice(calls), p=person, t=town, n=draw.randint(3, 99), m=draw.choice(_MONTHS))
-            made.append(capital(text))
-        return made
+    def _fillers(self, calls: Sequence[str], draw: random.Random) -> Iterator[str]:
+        """Sentences without end: each beginning once in a round, each time with another end."""
+        ends = {begin: list[str]() for begin in self._filler["begin"]}
+        while True:
+            for begin in draw.sample(self._filler["begin"], len(ends)):
+                ends[begin] = ends[begin] or draw.sample(self._filler["end"], len(self._filler["end"]))
+                parts = (self._told(part, calls, draw) for part in (begin, ends[begin].pop()))
+                yield f"{capital(', '.join(parts))}."
+
+    @staticmethod
+    def _told(part: str, calls: Sequence[str], draw: random.Random) -> str:
+        person, town = invented_name(PERSON, draw), invented_name("town", draw)
+        return part.format(e=draw.choice(calls), p=person, t=town, n=draw.randint(3, 99), m=draw.choice(_MONTHS))
 
 
 def _intro(draft: PageDraft) -> str:
