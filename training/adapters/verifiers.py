@@ -45,9 +45,10 @@ from trailforge.training.adapters.search_episodes import (
 )
 from trailforge.training.kept_episodes import TrainedQuestion, make_place
 from trailforge.training.masks import escape_special, observation_ids
-from trailforge.training.rollouts import lead_episode, limits_of
+from trailforge.training.rollouts import lead_episode
 from trailforge.training.scoring import ToScore, read_truth, scorer_of
 from trailforge.training.sets.files import Split, questions_of
+from trailforge.training.token_episodes import limits_of
 
 ID = "trailforge"
 """The name by which verifiers finds this module, whose `__all__` names taskset, harness and environment."""
