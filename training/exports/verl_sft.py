@@ -66,9 +66,9 @@ def _write_tokens(export: Export) -> str:
 
 _TOKENS_TEXT = """`sft/` has tokens in the model's own chat template (`input_ids`, `loss_mask`): each turn stands behind
 the tokens that a server reads before it, and has its loss in one row, as `trailforge train sft` trains it. verl's own
-`MultiTurnSFTDataset` is not used: it puts each turn into the template by itself, which drops thoughts (Qwen3), splits
-the results of one turn, or fails (Llama 3). `data.custom_cls` names the data set of trailforge that reads tokens; it
-has to be installed on every machine."""
+`MultiTurnSFTDataset` is not used: it puts each turn into the template by itself, without the turns around it, and has
+tools from Parquet, which gives each tool the keys of all others. `data.custom_cls` names the data set of trailforge
+that reads tokens; it has to be installed on every machine."""
 
 
 def _section(export: Export, *more: str) -> str:
