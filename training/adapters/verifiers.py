@@ -6,8 +6,8 @@ Its taskset are the questions of a training set, its harness leads an episode in
 process of verifiers, and its reward is the question's own. `search` is the YAML file of `SearchSettings`, as the
 exports write it. A model server that takes the closing tag off a turn, or delivers thoughts apart, has them put back.
 
-In training, verifiers asks vLLM for tokens through a renderer: `verifiers_renderer`. Research agents (`browse`) make
-native calls: for them take the renderer of the model that verifiers itself has.
+In training, verifiers asks vLLM for tokens through a renderer: `verifiers_renderer`, or `verifiers_native` for research
+agents (`browse`), which make native calls.
 """
 
 # verifiers is installed in an environment of its own: it holds openai to version 2.
