@@ -33,7 +33,7 @@ vf: Any = pytest.importorskip("verifiers.v1")
 ours: Any = pytest.importorskip("trailforge.training.adapters.verifiers")
 pytestmark = pytest.mark.slow
 CALLS = 6
-RENDERER = {"name": "custom", "import_path": "trailforge.training.adapters.verifiers_native.Renderer"}
+RENDERER = {"name": "custom", "import_path": "trailforge.training.adapters.verifiers_native.NativeRenderer"}
 
 
 @asynccontextmanager

@@ -1,6 +1,6 @@
 """The renderer by which verifiers asks vLLM for the tokens of research agents: it makes those of our rollouts.
 
-renderer: {name: custom, import_path: trailforge.training.adapters.verifiers_native.Renderer}
+renderer: {name: custom, import_path: trailforge.training.adapters.verifiers_native.NativeRenderer}
 
 Turns are in the model's own chat template, thoughts and calls are read as `training.native` reads them, and what was
 sampled is never tokenised again.
@@ -23,18 +23,18 @@ from trailforge.training.native import end_with_turns
 from trailforge.training.native.tokens import render
 
 
-class RendererConfig(BaseRendererConfig):
+class NativeRendererConfig(BaseRendererConfig):
     """The renderer's configuration, which has no options."""
 
 
-class Renderer:
+class NativeRenderer:
     """A renderer of native calls in a model's own chat template, whose turns stay as they were sampled."""
 
-    config_class = RendererConfig
+    config_class = NativeRendererConfig
     is_prefix_stable = True
     supports_tools = True
 
-    def __init__(self, tokenizer: Any, config: RendererConfig | None = None) -> None:
+    def __init__(self, tokenizer: Any, config: NativeRendererConfig | None = None) -> None:
         """Raises `InvalidInput` for a template that cannot be trained so; see `training.native.form_of`."""
         self._form = end_with_turns(tokenizer)
         self._tokenizer = tokenizer
