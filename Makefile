@@ -28,7 +28,8 @@ PACKAGES_verl := --extra agent --group verl
 PACKAGES_trl := --extra train --group vllm
 PACKAGES_verifiers := --extra agent --group verifiers
 PACKAGES_docs := --group docs
-TESTS_verl := tests/engines tests/training/test_verl_agent_loop.py tests/training/exports/test_verl_itself.py
+TESTS_verl := tests/engines tests/training/test_verl_agent_loop.py tests/training/test_verl_browse.py \
+  tests/training/exports/test_verl_itself.py
 TESTS_trl := tests/engines tests/training/exports/test_trl_itself.py
 TESTS_verifiers := tests/engines
 # What a machine without a GPU does without: vLLM, all that belongs to CUDA, and what has no build without it. torch is

@@ -40,7 +40,8 @@ app = typer.Typer(
 
 _Set = Annotated[Path, typer.Argument(help="Folder of a training set.", metavar="DIR")]
 _Preset = Annotated[
-    str, typer.Option(help="msearcher, r-search, dynasearcher, ragsearch, abstention and demo (ours), or a file.")
+    str,
+    typer.Option(help="msearcher, r-search, dynasearcher, ragsearch, and ours: abstention, browse, demo; or a file."),
 ]
 _Base = Annotated[
     str | None,
@@ -155,6 +156,7 @@ def train_offline(
         --retrieval hybrid --rollouts vllm-server --vllm-url http://10.0.0.5:8000 --out trained/rl\n
     trailforge train rl sets/musique --preset msearcher --base-model trained/sft/model \\\n
         --retrieval http://10.0.0.5:8000 --engine verl --engine-python .venv-verl/bin/python --out trained/rl\n
+    trailforge train rl sets/research --preset browse --documents indexes/pages --out trained/research\n
     trailforge train rl sets/bundles --preset r-search-local --documents out/bundles --out trained/rl\n
     trailforge train rl sets/kg --preset dynasearcher --documents out/kg --kg kgs/wikidata5m --out trained/rl""",
 )

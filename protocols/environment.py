@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Literal, Protocol, Self
 
 from trailforge.inference import Asker, Meter, ServedModel, read_served
 from trailforge.protocols.episodes import Respond
-from trailforge.protocols.grammar import Grammar
+from trailforge.protocols.grammar import Grammar, Searched
 from trailforge.protocols.r_search import run_plan
 from trailforge.protocols.result_filters import DocumentFilter, KgFilter, ResultFilter, named_model, open_filter
 from trailforge.protocols.turns import Labels, Observation, Search
@@ -47,6 +47,21 @@ from trailforge.schemas import (
     RetrievalError,
     SourceDocument,
 )
+
+
+class Searching(Protocol):
+    """A protocol as far as it says what its agents search."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def searches(self) -> Searched | Literal["pages"]:
+        """What its agents search; `pages`: documents whose pages they open."""
+        ...
+
 
 Corpus = Path | Sequence[Document] | Sequence[SourceDocument]
 """What an environment is opened on: an index or a file of passages, or documents."""
@@ -121,7 +136,7 @@ class Environment:
     failures: FailureCount = field(default_factory=FailureCount, compare=False, repr=False)
     """The count of searches that failed and ended their episodes."""
 
-    def check(self, grammar: Grammar) -> None:
+    def check(self, grammar: Searching) -> None:
         """Check that all that agents of the protocol search is there. Raises `InvalidInput` when it is not."""
         if grammar.searches == "plan" and self.plan_tools is None:
             raise InvalidInput(
@@ -129,6 +144,8 @@ class Environment:
             )
         if grammar.searches != "plan" and self.documents is None:
             raise InvalidInput(f"{grammar.name} searches documents; give --documents, or --retrieval web")
+        if grammar.searches == "pages" and self.pages is None:
+            raise InvalidInput(f"{grammar.name} opens pages; give an index, finished runs or a search server")
         if grammar.searches == "graph" and self.kg is None:
             raise InvalidInput(f"{grammar.name} searches a knowledge graph too; give --kg")
 
@@ -222,7 +239,7 @@ def labels(triple: KgTriple) -> Labels:
 
 
 def open_environment(
-    grammar: Grammar,
+    grammar: Searching,
     corpus: Corpus | None,
     *,
     search: EnvironmentConfig | None = None,

@@ -57,6 +57,8 @@ class ToScore:
     """A judge's score that is already known; else None."""
     nearest: Sequence[float | None] | None = None
     """How near the passages come to each supporting document, where that is already known; else None."""
+    read: Episode | None = None
+    """What rewards see of the conversation, where it has been read; None: it is read from the messages."""
 
 
 def make_truth(

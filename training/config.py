@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from trailforge.inference.judge import JudgeConfig
 from trailforge.presets import load_training_preset
-from trailforge.protocols import PROTOCOLS
+from trailforge.protocols.browse import TRAINED_PROTOCOLS
 from trailforge.protocols.environment import EnvironmentConfig
 from trailforge.rewards import MSearcherConstants
 from trailforge.rewards.episode import CONSTANTS, RewardPreset
@@ -257,7 +257,7 @@ class TrainPreset:
 
     name: str
     protocol: str
-    """The protocol in which the agent talks: a name of `protocols.PROTOCOLS`."""
+    """The protocol in which the agent talks: a name of `protocols.browse.TRAINED_PROTOCOLS`."""
     reward: RewardPreset
     sft: SftConfig
     rl: RlConfig
@@ -303,8 +303,8 @@ def _train_preset(name: str, content: dict[str, Any]) -> TrainPreset:
             raise InvalidInput(f"unknown; expected {', '.join((*expected, *optional))}", field=str(key))
     if missing := [key for key in expected if key not in content]:
         raise InvalidInput("missing in the preset", field=missing[0])
-    if content["protocol"] not in PROTOCOLS:
-        raise InvalidInput(f"{content['protocol']!r} is none of {', '.join(PROTOCOLS)}", field="protocol")
+    if content["protocol"] not in TRAINED_PROTOCOLS:
+        raise InvalidInput(f"{content['protocol']!r} is none of {', '.join(TRAINED_PROTOCOLS)}", field="protocol")
     return TrainPreset(
         name=name,
         protocol=content["protocol"],

@@ -20,7 +20,7 @@ from itertools import groupby
 from pathlib import Path
 
 from trailforge.evaluation import EPISODES
-from trailforge.evaluation.agents import AgentRun, record_search
+from trailforge.evaluation.agents import AgentRun, record_run, record_search
 from trailforge.evaluation.results import EpisodeSetting, make_episode
 from trailforge.pipelines.engine import write_atomically
 from trailforge.protocols import EpisodeRun
@@ -36,6 +36,7 @@ from trailforge.schemas import (
     estimate_tokens,
     write_parquet,
 )
+from trailforge.training.native import BrowseEpisode
 from trailforge.training.sets.files import make_question
 
 Rows = Callable[[], Sequence[AgentEpisode]]
@@ -92,7 +93,6 @@ def make_row(
     failed episode's reward is not kept.
     """
     truth = asked.truth
-    searches = _searches(run)
     question = make_question(truth, id=asked.id, question=asked.question, dataset=asked.dataset)
     setting = EpisodeSetting(
         agent=place.protocol,
@@ -103,8 +103,11 @@ def make_row(
         model=place.model,
         seed=number,
     )
-    did = AgentRun(answer=run.answer, stop=run.stop, messages=run.messages, searches=searches)
-    row = make_episode(question, did, setting, costs=_costs(run, searches), error=run.error)
+    if isinstance(run, BrowseEpisode) and run.done is not None:
+        did = record_run(run.done)
+    else:
+        did = AgentRun(answer=run.answer, stop=run.stop, messages=run.messages, searches=_searches(run))
+    row = make_episode(question, did, setting, costs=_costs(run, did), error=run.error)
     paid = None if run.stop == "failed" else reward
     parts = () if paid is None else tuple(RewardPart(name=name, value=value) for name, value in paid.parts.items())
     return replace(
@@ -122,12 +125,12 @@ def _searches(run: EpisodeRun) -> tuple[AgentSearch, ...]:
     )
 
 
-def _costs(run: EpisodeRun, searches: Sequence[AgentSearch]) -> AgentCosts:
+def _costs(run: EpisodeRun, did: AgentRun) -> AgentCosts:
     return AgentCosts(
         calls=sum(message.role == "assistant" for message in run.messages),
         prompt_tokens=run.prompt_tokens,
         completion_tokens=run.completion_tokens,
-        context_tokens=sum(search.context_tokens for search in searches),
+        context_tokens=did.context_tokens,
         seconds=None,
     )
 

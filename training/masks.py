@@ -30,6 +30,8 @@ from trailforge.training.chat_marks import CHATML, END, START, TRAINING_TEMPLATE
 
 IGNORED = -100
 """The label of tokens without loss, in PyTorch and every trainer."""
+_OWN = "trailforge_own_template"
+"""Where a tokenizer keeps the chat template that it brought along."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +134,15 @@ def prepare_tokenizer(tokenizer: Any) -> None:
         found = tokenizer.decode(tokenizer.encode(text, add_special_tokens=False), skip_special_tokens=False)
         if found != text:
             raise InvalidInput(f"the tokenizer makes {found!r} of {text!r}; take a model with a byte-level one")
+    if not hasattr(tokenizer, _OWN):
+        setattr(tokenizer, _OWN, tokenizer.chat_template)
     tokenizer.chat_template = TRAINING_TEMPLATE if own is None else own.template
     tokenizer.eos_token = frame.end
+
+
+def own_template(tokenizer: Any) -> str | None:
+    """Return the chat template that a tokenizer brought along, before ours took its place; None: it had none."""
+    return getattr(tokenizer, _OWN, tokenizer.chat_template)
 
 
 def special_tokens(tokenizer: Any) -> list[str]:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.inference.judge import JudgeConfig, Judged, judge_desk
-from trailforge.protocols import Spoken, ToScore, grammar_of, read_transcript, split_text
+from trailforge.protocols import Spoken, ToScore, read_transcript, split_text
+from trailforge.protocols.browse import asking_of
 from trailforge.protocols.environment import EnvironmentConfig
 from trailforge.retrieval.backends import BACKENDS
 from trailforge.retrieval.encoders import Encoder
@@ -101,7 +102,7 @@ class Scorer:
         """
         truth = given.truth
         protocol = self.protocol or truth.protocol
-        episode = read_transcript(
+        episode = given.read or read_transcript(
             given.messages,
             protocol,
             tokens=given.tokens,
@@ -151,7 +152,7 @@ def _asked(messages: Sequence[Spoken], protocol: str) -> str:
             opening.append(message.content)
     if not opening:
         raise InvalidInput("a judge has to know it; give it, or the turns before the agent's first", field="question")
-    return grammar_of(protocol).question_of(opening[-1])
+    return asking_of(protocol).question_of(opening[-1])
 
 
 def read_truth(value: Any) -> GroundTruth:
@@ -179,16 +180,18 @@ def read_episode(
     """Read an episode from a framework's columns: what followed the prompt as one text, or its messages in
     `transcript`.
 
-    `truth`: as in `read_truth`. `known`: `question`, `retrieved_titles` and `judge`, as far as they are.
+    `truth`: as in `read_truth`. `known`: `question`, `retrieved_titles`, `judge` and `read` (an `Episode`), as far as
+    they are.
     """
-    read, transcript = read_truth(truth), known.get("transcript")
+    gold, transcript, seen = read_truth(truth), known.get("transcript"), known.get("read")
     return ToScore(
-        messages=split_text(text, protocol or read.protocol) if transcript is None else read_messages(transcript),
-        truth=read,
+        messages=split_text(text, protocol or gold.protocol) if transcript is None else read_messages(transcript),
+        truth=gold,
         question=known.get("question"),
         tokens=tokens,
         retrieved_titles=known.get("retrieved_titles"),
         judge=known.get("judge"),
+        read=None if seen is None else from_dict(Episode, plain(seen)),
     )
 
 

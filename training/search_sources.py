@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from trailforge.pipelines.runs import MANIFEST
-from trailforge.protocols import Grammar, grammar_of
+from trailforge.protocols import Grammar
+from trailforge.protocols.browse import BrowseQuestions, asking_of
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.protocols.environment import open_environment as open_over
 from trailforge.retrieval import corpus_hash
-from trailforge.retrieval.indexes import distinct, file_hash
+from trailforge.retrieval.indexes import distinct, file_hash, read_corpus
 from trailforge.retrieval.service import is_address
 from trailforge.schemas import Document, InvalidInput, Question, SourceDocument
 from trailforge.training.sets.runs import open_runs
@@ -35,7 +36,7 @@ def open_training_environment(
     what is missing, be it a back end or a live tool's key, or cannot be searched so, and `RetrievalError` for a missing
     package, model or index, and for a damaged graph.
     """
-    grammar, search = grammar_of(protocol), search or EnvironmentConfig()
+    grammar, search = asking_of(protocol), search or EnvironmentConfig()
     kg = kg if grammar.searches == "graph" else None
     documents = () if search.is_remote else documents
     environment = open_over(grammar, _corpus(grammar, documents), search=search, kg=kg, top_k=top_k)
@@ -47,12 +48,18 @@ def open_training_environment(
     return replace(environment, searched=searched)
 
 
-def _corpus(grammar: Grammar, documents: Sequence[Path]) -> Path | Sequence[Document] | Sequence[SourceDocument] | None:
+def _corpus(
+    grammar: Grammar | BrowseQuestions, documents: Sequence[Path]
+) -> Path | Sequence[Document] | Sequence[SourceDocument] | None:
     if not documents:
         return None
     if grammar.searches == "plan":
         return _source_documents(documents)
-    return _distinct(documents_of_runs(documents)) if _are_runs(documents) else documents[0]
+    if _are_runs(documents):
+        return _distinct(documents_of_runs(documents))
+    if grammar.searches == "pages" and documents[0].is_file():
+        return list(read_corpus(documents[0]))  # whose pages an agent opens
+    return documents[0]
 
 
 def _hash_source(path: Path) -> str:

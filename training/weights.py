@@ -17,6 +17,7 @@ from trailforge.training.config import TrainerConfig
 from trailforge.training.generation import CheckpointClient
 from trailforge.training.gguf_weights import convert
 from trailforge.training.masks import prepare_tokenizer, teach
+from trailforge.training.native import end_with_turns
 from trailforge.training.processes import log
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
@@ -126,6 +127,17 @@ def load_tokenizer(name: str) -> Any:
     """Load a model's tokenizer, made ready for our conversations. Raises `InvalidInput` when that cannot be done."""
     tokenizer = _tokenizer(name)
     _make_ready(tokenizer, name)
+    return tokenizer
+
+
+def load_own_tokenizer(name: str) -> Any:
+    """Load a model's tokenizer with its own chat template, for native calls; turns end with its end of sequence.
+
+    Raises `InvalidInput` as `native.form_of` does.
+    """
+    tokenizer = _tokenizer(name)
+    with located(file=name):
+        end_with_turns(tokenizer)
     return tokenizer
 
 

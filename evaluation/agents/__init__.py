@@ -27,6 +27,8 @@ from trailforge.schemas import (
 )
 
 if TYPE_CHECKING:
+    from trailforge.evaluation.agents.browse import plain_messages as plain_messages
+    from trailforge.evaluation.agents.browse import record_run as record_run
     from trailforge.evaluation.agents.free_form import AGAIN as AGAIN
     from trailforge.evaluation.agents.free_form import LOST as LOST
     from trailforge.evaluation.agents.free_form import build_exchange as build_exchange

@@ -103,6 +103,11 @@ async def run(question: str, tools: AgentTools, config: BrowseAgentConfig) -> Ag
         sample=tools.sample,
         priority=asker.priority,
     )
+    return record_run(done)
+
+
+def record_run(done: BrowseRun) -> AgentRun:
+    """Return an episode as agents return what they did."""
     return AgentRun(
         answer=done.answer,
         stop=done.stop,

@@ -6,6 +6,11 @@ from trailforge.doors import lazy_names
 
 if TYPE_CHECKING:
     from trailforge.protocols.browse.actions import BROWSE as BROWSE
+    from trailforge.protocols.browse.actions import BrowseTurn as BrowseTurn
+    from trailforge.protocols.browse.asking import BROWSE_QUESTIONS as BROWSE_QUESTIONS
+    from trailforge.protocols.browse.asking import TRAINED_PROTOCOLS as TRAINED_PROTOCOLS
+    from trailforge.protocols.browse.asking import BrowseQuestions as BrowseQuestions
+    from trailforge.protocols.browse.asking import asking_of as asking_of
     from trailforge.protocols.browse.context import read_rule as read_rule
     from trailforge.protocols.browse.figures import Gold as Gold
     from trailforge.protocols.browse.loop import BrowseConfig as BrowseConfig
@@ -13,6 +18,7 @@ if TYPE_CHECKING:
     from trailforge.protocols.browse.loop import run_browse_episode as run_browse_episode
     from trailforge.protocols.browse.mistakes import LONGEST_DEAD_END as LONGEST_DEAD_END
     from trailforge.protocols.browse.mistakes import with_gold as with_gold
+    from trailforge.protocols.browse.native import TOOLS_JSON as TOOLS_JSON
     from trailforge.protocols.browse.records import cited_in as cited_in
     from trailforge.protocols.browse.records import cited_results as cited_results
     from trailforge.protocols.browse.records import is_like_calls as is_like_calls

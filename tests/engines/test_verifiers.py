@@ -32,7 +32,7 @@ from trailforge.training.adapters import search_episodes
 from trailforge.training.adapters.search_episodes import read_settings, search_episode
 from trailforge.training.generation import Continuation
 from trailforge.training.masks import prepare_tokenizer, prompt_ids, render
-from trailforge.training.rollouts import TokenEpisode
+from trailforge.training.token_episodes import TokenEpisode
 
 vf: Any = pytest.importorskip("verifiers.v1")
 ours: Any = pytest.importorskip("trailforge.training.adapters.verifiers")

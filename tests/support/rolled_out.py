@@ -6,7 +6,8 @@ from contextlib import closing
 from typing import Any
 
 from trailforge.training.batched_turns import EpisodeLoop
-from trailforge.training.rollouts import TokenEpisode, roll_out
+from trailforge.training.rollouts import roll_out
+from trailforge.training.token_episodes import TokenEpisode
 
 
 def rolled_out(*arguments: Any, **options: Any) -> list[TokenEpisode]:

@@ -16,7 +16,7 @@ from trailforge.protocols.turns import Search, Turn
 from trailforge.schemas import ChatMessage
 from trailforge.training.generation import Continuation
 from trailforge.training.masks import prompt_ids
-from trailforge.training.rollouts import RolloutLimits, TokenEpisode
+from trailforge.training.token_episodes import RolloutLimits, TokenEpisode
 
 
 @dataclass(frozen=True)

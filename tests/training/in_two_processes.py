@@ -16,7 +16,7 @@ from tests.support.rolled_out import rolled_out
 from tests.training.tiny import FACTS, preset, retriever, rl_rows
 from trailforge.protocols.environment import Environment
 from trailforge.training.generation import VllmColocatedGenerator
-from trailforge.training.rollouts import RolloutLimits
+from trailforge.training.token_episodes import RolloutLimits
 from trailforge.training.trl.offline import train_sft
 from trailforge.training.weights import load_tokenizer
 

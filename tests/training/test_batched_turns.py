@@ -19,7 +19,8 @@ from trailforge.protocols.environment import Environment
 from trailforge.schemas import ChatMessage, InvalidInput, Passage
 from trailforge.training.batched_turns import EpisodeLoop
 from trailforge.training.generation import Continuation
-from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out
+from trailforge.training.rollouts import roll_out
+from trailforge.training.token_episodes import RolloutLimits, TokenEpisode
 
 LIMITS = RolloutLimits(max_tokens=3000, max_observation_tokens=100)
 TURN_S = 0.2

@@ -19,7 +19,7 @@ from trailforge.schemas import Passage, PlanNode, RetrievalError
 from trailforge.training.adapters import search_episodes
 from trailforge.training.adapters.search_episodes import SearchSettings, known_of, logprobs_of, search_episode
 from trailforge.training.generation import Continuation
-from trailforge.training.rollouts import RolloutLimits, TokenEpisode
+from trailforge.training.token_episodes import RolloutLimits, TokenEpisode
 from trailforge.training.trl.rl import train_rl
 
 PATIENCE = SearchPatience(timeout_s=1.0, attempts=2, backoff_s=0.01)

@@ -29,8 +29,8 @@ from trailforge.training.adapters.search_episodes import (
 )
 from trailforge.training.generation import Continuation
 from trailforge.training.masks import prompt_ids, render
-from trailforge.training.rollouts import TokenEpisode
 from trailforge.training.scoring import read_messages
+from trailforge.training.token_episodes import TokenEpisode
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 LAUNCHED = 3

@@ -10,51 +10,28 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from tokenizers import Regex, pre_tokenizers
 
 from tests.protocols.browse.test_loop import Agent, run
 from tests.support.browse_agent import Road, next_turn
+from tests.support.native_models import HEADERS, served, tokenizer_with, trained_turns
 from tests.support.sft_rows import sft_row
-from tests.support.tiny_tokenizer import tiny_tokenizer
-from trailforge.inference.provider import chat_message
 from trailforge.protocols.browse import BROWSE, window_rows
 from trailforge.protocols.browse.actions import BrowseTurn
 from trailforge.protocols.browse.context import read_rule
 from trailforge.schemas import InvalidInput, SftRow
-from trailforge.training.masks import IGNORED, MaskedTokens
-from trailforge.training.native import native_tokens, server_messages
+from trailforge.training.native.tokens import native_tokens, server_messages
 from trailforge.training.trl.offline import tokenise
 
 pytestmark = pytest.mark.skipif(find_spec("trl") is None, reason="TRL, whose package has the templates, is missing")
-LLAMA = ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
-MODELS = {"qwen3": (), "llama3_1": LLAMA, "qwen2_5": ()}
+MODELS = {"qwen3": (), "llama3_1": HEADERS, "qwen2_5": ()}
 """Chat templates by their names in TRL, with their marks. Qwen3's drops thoughts before the newest question, Llama's
 trims and allows one call a turn, Qwen2.5's is of Hermes' form. The last two know no thoughts."""
-WORDS = "|".join(
-    (
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)",
-        r"[^\r\n\p{L}\p{N}]?\p{L}+",
-        r"\p{N}{1,3}",
-        r" ?[^\s\p{L}\p{N}]+[\r\n]*",
-        r"\s*[\r\n]+|\s+(?!\S)|\s+",
-    )
-)
-"""Where the tokenizers of Llama 3 and Qwen cut text: line ends stand together, whatever follows them."""
 every_model = pytest.mark.parametrize("model", MODELS)
 
 
 def tokenizer_of(model: str) -> Any:
-    tokenizer: Any = tiny_tokenizer(*MODELS[model])
-    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(WORDS), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    if MODELS[model]:
-        tokenizer.bos_token = MODELS[model][0]
-    tokenizer.chat_template = (files("trl") / "chat_templates" / f"{model}.jinja").read_text(encoding="utf-8")
-    return tokenizer
+    template = (files("trl") / "chat_templates" / f"{model}.jinja").read_text(encoding="utf-8")
+    return tokenizer_with(template, *MODELS[model])
 
 
 def without_thoughts(prompt: str) -> BrowseTurn | str:
@@ -69,37 +46,6 @@ async def episode(model: str, rule: str = "all") -> tuple[Agent, list[SftRow]]:
     return agent, window_rows(sft_row("u", (), protocol=BROWSE, question="q", answer="a"), done.record)
 
 
-def served(tokenizer: Any, agent: Agent) -> list[list[int]]:
-    """The tokens that a server reads of each request: vLLM takes the arguments of calls for objects."""
-    found = []
-    for request in agent.requests:
-        messages = [chat_message(turn) for turn in request.prompt]  # type: ignore[arg-type]
-        for message in messages:
-            for call in message.get("tool_calls") or ():
-                call["function"]["arguments"] = json.loads(call["function"]["arguments"])
-        tools = json.loads(request.tools) if request.tools else None
-        text = tokenizer.apply_chat_template(messages, tools=tools, add_generation_prompt=True, tokenize=False)
-        found.append(tokenizer.encode(text, add_special_tokens=False))
-    return found
-
-
-def trained_turns(rows: list[MaskedTokens]) -> list[tuple[list[int], list[int]]]:
-    """Of each turn with a loss the tokens before it, and its own."""
-    found = []
-    for row in rows:
-        at = 0
-        while at < len(row.labels):
-            if row.labels[at] == IGNORED:
-                at += 1
-                continue
-            end = at
-            while end < len(row.labels) and row.labels[end] != IGNORED:
-                end += 1
-            found.append((row.input_ids[:at], row.labels[at:end]))
-            at = end
-    return found
-
-
 @every_model
 @pytest.mark.parametrize("rule", ["all", "newest:2", "summary:150"])
 async def test_each_turn_is_trained_once_behind_what_its_server_read(model: str, rule: str) -> None:
@@ -107,7 +53,7 @@ async def test_each_turn_is_trained_once_behind_what_its_server_read(model: str,
     tokenizer = tokenizer_of(model)
     made = [each for row in windows for each in native_tokens(tokenizer, row.native, row.train)]  # type: ignore[arg-type]
     turns = trained_turns(made)
-    assert [before for before, _ in turns] == served(tokenizer, agent)
+    assert [before for before, _ in turns] == served(tokenizer, agent.requests)
     written = [tokenizer.decode(own) for _, own in turns]
     assert all(text.endswith(("<|im_end|>", "<|eot_id|>")) for text in written)
     assert ANSWERS in written[-1] and all(("<think>" in text) is (model == "qwen3") for text in written[:1])

@@ -26,7 +26,7 @@ from trailforge.retrieval.kg import KgStore, KgTool, build_kg, open_source
 from trailforge.schemas import ChatMessage, InvalidInput, Passage, PlanEdge, PlanNode
 from trailforge.training.generation import Continuation
 from trailforge.training.masks import END, masked_tokens, observation_ids, prepare_tokenizer
-from trailforge.training.rollouts import RolloutLimits, TokenEpisode
+from trailforge.training.token_episodes import RolloutLimits, TokenEpisode
 
 LIMITS = RolloutLimits(max_tokens=1500, max_observation_tokens=400, max_searches=3)
 

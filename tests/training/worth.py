@@ -14,8 +14,8 @@ from trailforge.rewards.matching import score_answer
 from trailforge.schemas import RlRow
 from trailforge.training.config import TrainPreset
 from trailforge.training.generation import Generator, TransformersGenerator
-from trailforge.training.rollouts import limits_of
 from trailforge.training.scoring import scorer_of_training
+from trailforge.training.token_episodes import limits_of
 from trailforge.training.trl.rl import to_score
 from trailforge.training.weights import load_base
 

@@ -36,8 +36,8 @@ from trailforge.training.adapters.search_episodes import (
 from trailforge.training.generation import Continuation
 from trailforge.training.kept_episodes import make_place
 from trailforge.training.masks import prompt_ids
-from trailforge.training.rollouts import TokenEpisode
 from trailforge.training.scoring import ToScore, read_truth, scorer_of
+from trailforge.training.token_episodes import TokenEpisode
 
 
 class AgentExecutor(AgentExecutorBase):

@@ -21,16 +21,19 @@ import yaml
 
 from trailforge.inference import once
 from trailforge.protocols import EpisodeRun
+from trailforge.protocols.browse import BROWSE
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.retrieval import WEB
 from trailforge.rewards.episode import Reward
-from trailforge.schemas import ChatMessage, InvalidInput, from_dict, located
+from trailforge.schemas import ChatMessage, InvalidInput, from_dict, located, to_dict
 from trailforge.training.generation import Continuation, cut_at_end
 from trailforge.training.kept_episodes import EpisodePlace, EpisodeWriter, TrainedQuestion, make_place, make_row
 from trailforge.training.masks import END, START, prepare_tokenizer, render
-from trailforge.training.rollouts import TokenEpisode, limits_of, roll_out_one
+from trailforge.training.native import form_of, read_run
+from trailforge.training.rollouts import roll_out_one
 from trailforge.training.scoring import plain, read_messages, read_truth
 from trailforge.training.search_sources import open_training_environment
+from trailforge.training.token_episodes import TokenEpisode, limits_of
 
 SETTINGS = "TRAILFORGE_SEARCH"
 """Environment variable with the path of the settings, for frameworks whose configuration has no place for them."""
@@ -133,7 +136,8 @@ async def search_episode(
     asked: TrainedQuestion | None = None,
     step: Callable[[], int] = lambda: 0,
 ) -> TokenEpisode:
-    """Run an episode of at most `max_tokens` after the prompt. `tokenizer`: after `prepare_tokenizer`.
+    """Run an episode of at most `max_tokens` after the prompt. `tokenizer`: after `prepare_tokenizer`; of research
+    agents, as it comes.
 
     The episode is kept where settings and question (`asked`) are given for that. `step`: tells, when the episode is
     over, which step of the training it belongs to; 0: not known.
@@ -141,7 +145,7 @@ async def search_episode(
     Raises as `training.search_sources.open_training_environment` and `roll_out_one`.
     """
     environment = await asyncio.to_thread(environment_of, protocol, settings)
-    end_ids = end_ids_of(tokenizer)
+    end_ids = end_ids_of(tokenizer, has_calls=protocol == BROWSE)
 
     async def ask(ids: list[int], room: int, stop: Sequence[str]) -> Continuation:
         made = await go_on(ids, room, stop, end_ids)
@@ -193,7 +197,9 @@ def known_of(episode: TokenEpisode) -> dict[str, Any]:
 
     No token of an episode that `failed` is trained, and what it is paid should count in no group's mean.
     """
+    read = read_run(episode.run, len(episode.ids))
     return {
+        **({} if read is None else {"read": to_dict(read)}),
         "transcript": [{"role": message.role, "content": message.content} for message in episode.messages],
         "response_tokens": len(episode.ids),
         "retrieved_titles": [passage.title for passage in episode.run.passages],
@@ -210,14 +216,18 @@ def logprobs_of(episode: TokenEpisode) -> list[float] | None:
 
 
 @cache
-def end_ids_of(tokenizer: Any) -> tuple[int, ...]:
-    """Return the tokens that end a turn.
+def end_ids_of(tokenizer: Any, *, has_calls: bool = False) -> tuple[int, ...]:
+    """Return the tokens that end a turn: one of ours, or with native calls one of the model's own chat template.
 
     They are found once for each tokenizer, as a vocabulary takes long to list.
     """
-    prepare_tokenizer(tokenizer)
+    if has_calls:
+        end = form_of(tokenizer).end
+    else:
+        prepare_tokenizer(tokenizer)
+        end = tokenizer.eos_token
     vocabulary = tokenizer.get_vocab()
-    return tuple(vocabulary[token] for token in (tokenizer.eos_token, _END_OF_TEXT) if token in vocabulary)
+    return tuple(vocabulary[token] for token in (end, _END_OF_TEXT) if token in vocabulary)
 
 
 @once

@@ -33,8 +33,8 @@ from trailforge.training.adapters.search_episodes import (
     tokenizer_of,
 )
 from trailforge.training.generation import Continuation, post_json
-from trailforge.training.rollouts import TokenEpisode
 from trailforge.training.scoring import read_episode, read_truth, scorer_of
+from trailforge.training.token_episodes import TokenEpisode
 
 _TOP_P_KEYS = (("top_p_token_ids", "top_p_token_offsets"), ("top_p_kept_token_ids", "top_p_kept_token_offsets"))
 """By which SGLang says which tokens top-p left for each token of a turn."""

@@ -6,7 +6,8 @@ Its taskset are the questions of a training set, its harness leads an episode in
 process of verifiers, and its reward is the question's own. `search` is the YAML file of `SearchSettings`, as the
 exports write it. A model server that takes the closing tag off a turn, or delivers thoughts apart, has them put back.
 
-In training, verifiers asks vLLM for tokens through a renderer: `verifiers_renderer`.
+In training, verifiers asks vLLM for tokens through a renderer: `verifiers_renderer`, or `verifiers_native` for research
+agents (`browse`), which make native calls.
 """
 
 # verifiers is installed in an environment of its own: it holds openai to version 2.
@@ -16,7 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,7 +27,10 @@ import aiohttp
 import verifiers.v1 as vf
 
 from trailforge.inference import ChatTurn, Meter, Reply, Request
+from trailforge.inference.provider import chat_message
 from trailforge.protocols import PROTOCOLS, REACT, EpisodeRun, grammar_of, turn_text
+from trailforge.protocols.browse import BROWSE, TOOLS_JSON
+from trailforge.protocols.environment import Environment
 from trailforge.schemas import (
     ChatMessage,
     ContextOverflow,
@@ -33,6 +38,7 @@ from trailforge.schemas import (
     RequestRefused,
     RetrievalError,
     ServerUnavailable,
+    ToolCall,
     estimate_tokens,
     to_dict,
 )
@@ -45,13 +51,17 @@ from trailforge.training.adapters.search_episodes import (
 )
 from trailforge.training.kept_episodes import TrainedQuestion, make_place
 from trailforge.training.masks import escape_special, observation_ids
-from trailforge.training.rollouts import lead_episode, limits_of
+from trailforge.training.native import lead_browse_episode, read_run
+from trailforge.training.rollouts import lead_episode
 from trailforge.training.scoring import ToScore, read_truth, scorer_of
 from trailforge.training.sets.files import Split, questions_of
+from trailforge.training.token_episodes import RolloutLimits, limits_of
 
 ID = "trailforge"
 """The name by which verifiers finds this module, whose `__all__` names taskset, harness and environment."""
 _ATTEMPTS, _FIRST_WAIT_S = 5, 1.0
+_KEPT = ("content", "reasoning_content", "tool_calls")
+"""What of a reply goes back to the model, as it came."""
 
 
 # Questions and rewards
@@ -93,7 +103,8 @@ class SearchTask(vf.Task[SearchData, SearchState, SearchTaskConfig]):
     @vf.intercept
     async def restore_turn(self, response: vf.Response) -> vf.Response | None:
         """Return a turn as the model wrote it. A turn that comes with its tokens is whole."""
-        if response.tokens is not None or response.finish_reason == "length":
+        is_whole = response.tokens is not None or response.finish_reason == "length"
+        if is_whole or self.data.protocol == BROWSE:
             return None
         said = response.message
         text = turn_text(_reply(said.content, said.reasoning_content, response.finish_reason))
@@ -115,6 +126,7 @@ class SearchTask(vf.Task[SearchData, SearchState, SearchTaskConfig]):
                 question=self.data.question,
                 tokens=run.tokens + _end_of(run),
                 retrieved_titles=[passage.title for passage in run.passages],
+                read=read_run(run, run.tokens),
             )
         )
         paid = await scored.wait()
@@ -206,7 +218,9 @@ class SearchEnv(vf.SingleAgentEnv, vf.Env[SearchEnvConfig]):
         """vLLM's token endpoint is sent the sampling of the configuration and nothing of what a request says."""
         agent = config.agent
         given = {} if agent.sampling is None else agent.sampling.model_dump(exclude_unset=True)
-        sampling = vf.SamplingConfig(**{"stop": list(grammar_of(config.taskset.protocol).stop), **given})
+        protocol = config.taskset.protocol
+        stop = {} if protocol == BROWSE else {"stop": list(grammar_of(protocol).stop)}
+        sampling = vf.SamplingConfig(**{**stop, **given})
         stopping = agent.model_copy(update={"sampling": sampling})
         super().__init__(config.model_copy(update={"agent": stopping}))
 
@@ -247,16 +261,10 @@ class SearchHarness(vf.Harness[vf.HarnessConfig]):
         prompt = [ChatMessage(role="system", content=system or ""), ChatMessage(role="user", content=question or "")]
         tokenizer = await asyncio.to_thread(tokenizer_of, data.tokenizer) if data.tokenizer else None
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_connect=30)) as session:
-            run = trace.state.run = await lead_episode(
-                prompt,
-                grammar_of(data.protocol),
-                environment,
-                _Chat(session, endpoint, secret, ctx.model, trace),
-                limits_of(settings, data.max_tokens),
-                count=estimate_tokens if tokenizer is None else lambda text: len(observation_ids(tokenizer, text)),
-                escape=str if tokenizer is None else lambda text: escape_special(tokenizer, text),
-                max_tokens=data.max_tokens,
-            )
+            chat = _Chat(session, endpoint, secret, ctx.model, trace)
+            limits = limits_of(settings, data.max_tokens)
+            escape = str if tokenizer is None else partial(escape_special, tokenizer)
+            run = trace.state.run = await _lead(data.protocol, prompt, environment, chat, limits, tokenizer, escape)
         if settings.keep_in:
             asked = TrainedQuestion(
                 truth=read_truth(data.ground_truth), id=data.name, question=data.question, dataset=data.data_source
@@ -270,6 +278,32 @@ class SearchHarness(vf.Harness[vf.HarnessConfig]):
         return vf.ProgramResult(exit_code=0, stdout="", stderr="")
 
 
+async def _lead(
+    protocol: str,
+    prompt: Sequence[ChatMessage],
+    environment: Environment,
+    chat: _Chat,
+    limits: RolloutLimits,
+    tokenizer: Any,
+    escape: Callable[[str], str],
+) -> EpisodeRun:
+    """Lead an episode, whose lengths are estimated where there is no tokenizer."""
+    if protocol == BROWSE:
+        count = estimate_tokens if tokenizer is None else lambda text: len(tokenizer(text)["input_ids"])
+        opening = count(TOOLS_JSON) + sum(count(message.content) for message in prompt)
+        return await lead_browse_episode(prompt, environment, chat, limits, opening=opening, count=count, escape=escape)
+    return await lead_episode(
+        prompt,
+        grammar_of(protocol),
+        environment,
+        chat,
+        limits,
+        count=estimate_tokens if tokenizer is None else lambda text: len(observation_ids(tokenizer, text)),
+        escape=escape,
+        max_tokens=limits.max_tokens,
+    )
+
+
 class _Chat:
     """The model behind verifiers, as a client of one episode."""
 
@@ -281,21 +315,25 @@ class _Chat:
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
         """The agent's next turn. Raises `ContextOverflow` when verifiers or the server has no room left for one."""
         sampling = request.sampling
-        body = {"model": self._model, "stop": list(sampling.stop), "max_tokens": sampling.max_tokens}
+        body: dict[str, Any] = {"model": self._model, "stop": list(sampling.stop), "max_tokens": sampling.max_tokens}
+        if request.tools:
+            body = {"model": self._model, "max_tokens": sampling.max_tokens, "tools": json.loads(request.tools)}
         reply = await self._post(body | {"messages": self._messages(request.prompt)})
         choice, usage = reply["choices"][0], reply.get("usage") or {}
         said = choice["message"]
-        kept = {name: said[name] for name in ("content", "reasoning_content") if said.get(name) is not None}
+        kept = {name: said[name] for name in _KEPT if said.get(name) is not None}
         self._said.append({"role": "assistant", "content": "", **kept})
-        return _reply(said.get("content"), said.get("reasoning_content"), choice.get("finish_reason"), usage)
+        reply = _reply(said.get("content"), said.get("reasoning_content"), choice.get("finish_reason"), usage)
+        called = (each["function"] | {"id": each.get("id") or ""} for each in said.get("tool_calls") or ())
+        calls = tuple(ToolCall(id=each["id"], name=each["name"], arguments=each["arguments"]) for each in called)
+        is_called = choice.get("finish_reason") == "tool_calls"
+        return replace(reply, tool_calls=calls, finish_reason="stop" if is_called else reply.finish_reason)
 
     def _messages(self, prompt: str | tuple[ChatTurn, ...]) -> list[dict[str, Any]]:
         """Its own turns as they came: where they differ verifiers begins another branch."""
         assert not isinstance(prompt, str)
         said = iter(self._said)
-        return [
-            next(said) if turn.role == "assistant" else {"role": turn.role, "content": turn.content} for turn in prompt
-        ]
+        return [next(said) if turn.role == "assistant" else chat_message(turn) for turn in prompt]
 
     async def _post(self, body: dict[str, Any]) -> dict[str, Any]:
         for attempt in range(_ATTEMPTS):

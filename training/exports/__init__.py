@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from trailforge.doors import lazy_names
 from trailforge.evaluation import is_evaluation
 from trailforge.pipelines.engine import new_folder
-from trailforge.protocols import PROTOCOLS, REACT
-from trailforge.schemas import InvalidInput
+from trailforge.protocols import REACT
+from trailforge.protocols.browse import BROWSE, asking_of
+from trailforge.schemas import InvalidInput, RlRow
 from trailforge.training.chat_marks import CHATML, Frame, frame_of
 from trailforge.training.config import TrainPreset, load_train_preset
 from trailforge.training.exports import messages, slime, trl, verl
@@ -76,6 +77,8 @@ def export(
             "make it with `training-set --writings tags`",
             file=folder,
         )
+    if to in _NO_BROWSE:
+        _check_questions(training_set, to)
     frame = _frame_of(base_model, to) if base_model and not is_native else CHATML
     preset = preset_for(training_set)
     if preset.sft.batch_size % devices:
@@ -100,8 +103,10 @@ def export(
     return made.rows
 
 
-_NATIVE = ("trl", "openai", "sharegpt")
+_NATIVE = ("trl", "verl", "openai", "sharegpt")
 """Trainers that take native tool calls."""
+_NO_BROWSE = ("openrlhf", "slime")
+"""Trainers whose agents make no native calls."""
 _CHATML_ALONE = {
     "openrlhf": "its agent is given prompts as text, which are read in ChatML",
     "slime": "its masks of whole conversations are for ChatML (`--loss-mask-type`)",
@@ -120,6 +125,18 @@ def _frame_of(base_model: str, to: str) -> Frame:
             field="base_model",
         )
     return frame
+
+
+def _check_questions(training_set: TrainingSet, to: str) -> None:
+    """Research agents are sampled in a model's own chat template, which these trainers do not hand over."""
+    for split in SPLITS:
+        for row in training_set.rows("rl", split, RlRow):
+            if row.reward_model.ground_truth.protocol == BROWSE:
+                raise InvalidInput(
+                    f"asks questions in {BROWSE}, in which {to} cannot train; take --to verl, or `trailforge train rl`",
+                    file=training_set.folder,
+                    field="protocol",
+                )
 
 
 def _check_masks(training_set: TrainingSet, to: str) -> None:
@@ -147,4 +164,4 @@ def preset_for(training_set: TrainingSet) -> TrainPreset:
         dataset = min(counts, key=lambda name: (-counts[name], name))
         questions = table_of(dataset, "questions")
         protocol = questions[1].protocol if questions else REACT.name
-    return load_train_preset(PROTOCOLS[protocol].training)
+    return load_train_preset(asking_of(protocol).training)

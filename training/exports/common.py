@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trailforge.inference.provider import chat_message
-from trailforge.protocols import KG_SEARCH, PROTOCOLS
+from trailforge.protocols import KG_SEARCH
+from trailforge.protocols.browse import TRAINED_PROTOCOLS, asking_of
 from trailforge.retrieval.backends import BACKENDS
 from trailforge.rewards.episode import reward_preset
 from trailforge.schemas import ChatMessage, NativeMessage, PreferenceRow, RlRow, SftRow, to_dict
@@ -224,8 +225,8 @@ def readme(
     files = "\n".join(f"| `{name}` | {rows:,} |" for name, rows in export.rows.items())
     used = sorted({count.dataset for count in export.training_set.manifest.counts})
     presets = "\n".join(
-        f"| `{name}` | {rows:,} | `{PROTOCOLS[name].training}` | {_rewards_of(export, name)} |"
-        if name in PROTOCOLS
+        f"| `{name}` | {rows:,} | `{asking_of(name).training}` | {_rewards_of(export, name)} |"
+        if name in TRAINED_PROTOCOLS
         else f"| none: an agent's own words | {rows:,} | – | – |"
         for name, rows in sorted(export.protocols.items())
     )
@@ -370,7 +371,7 @@ def _protocol_of(row: SftRow | RlRow | PreferenceRow) -> str:
 
 def _paid_as(row: RlRow) -> tuple[str, str]:
     truth = row.reward_model.ground_truth
-    return truth.protocol, truth.reward_preset or PROTOCOLS[truth.protocol].reward
+    return truth.protocol, truth.reward_preset or asking_of(truth.protocol).reward
 
 
 def _role(message: ChatMessage) -> str:

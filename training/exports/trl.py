@@ -7,10 +7,9 @@ from __future__ import annotations
 import pyarrow as pa
 import yaml
 
-from trailforge.evaluation.agents import load_tokenizer
 from trailforge.launching import ACCELERATE, LaunchConfig, accelerate_config
-from trailforge.protocols import PROTOCOLS
-from trailforge.schemas import InvalidInput, RlRow, SftRow
+from trailforge.protocols.browse import asking_of
+from trailforge.schemas import RlRow, SftRow
 from trailforge.training.config import DpoConfig, TrainPreset, load_train_preset
 from trailforge.training.exports.common import (
     BOOL,
@@ -35,7 +34,7 @@ from trailforge.training.exports.common import (
     template_note,
     truth_json,
 )
-from trailforge.training.native import conversation_of, native_tokens
+from trailforge.training.exports.native import NativeRows
 
 _TURNS = pa.list_(pa.struct([("role", STR), ("content", STR), ("train", BOOL)]))
 SFT = schema([("messages", _TURNS), ("uid", STR), ("question", STR), ("data_source", STR), ("protocol", STR)])
@@ -104,18 +103,10 @@ def _native(export: Export) -> Make:
     """Makes the rows of a set with native calls: tokens where the model is known, else messages with tools."""
     if not export.base_model:
         return lambda row, split, number: windowed_row(row)
-    tokenizer = load_tokenizer(export.base_model)
-    if tokenizer.chat_template is None:
-        raise InvalidInput(f"{export.base_model} has no chat template, which writes calls", field="base_model")
-
-    def make(row: SftRow, split: str, number: int) -> list[Row]:
-        try:
-            made = native_tokens(tokenizer, conversation_of(row), row.train)
-        except InvalidInput as error:
-            raise InvalidInput(f"{row.uid}: {error.problem}", field=error.field) from error
-        return [{"input_ids": each.input_ids, "labels": each.labels, "uid": row.uid} for each in made]
-
-    return make
+    native = NativeRows(export.base_model)
+    return lambda row, split, number: [
+        {"input_ids": each.input_ids, "labels": each.labels, "uid": row.uid} for each in native.of(row)
+    ]
 
 
 _TOKENS_TEXT = """`sft/train.jsonl` has tokens (`input_ids`, `labels`) in the model's own chat template, which TRL's
@@ -197,7 +188,7 @@ def _preset_of_pairs(export: Export) -> TrainPreset:
     if export.preset.dpo is not None:
         return export.preset
     ((protocol, _),) = export.paired.most_common(1)
-    return load_train_preset(PROTOCOLS[protocol].training)
+    return load_train_preset(asking_of(protocol).training)
 
 
 def _dpo_settings(export: Export, numbers: DpoConfig) -> dict[str, object]:

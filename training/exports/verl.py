@@ -15,22 +15,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from trailforge.protocols import grammar_of
+from trailforge.protocols.browse import asking_of
 from trailforge.retrieval.service import is_address
 from trailforge.schemas import ClusterError, InvalidInput, RlRow
 from trailforge.training.adapters.search_episodes import read_settings
-from trailforge.training.chat_marks import CHATML
-from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainerConfig, TrainPreset, describe_preset
+from trailforge.training.config import RlConfig, TrainPreset, describe_preset
 from trailforge.training.exports.common import (
     BOOL,
     DEVICES,
     FLOAT,
     INT,
     MESSAGES,
-    NO_VERL_SFT,
     SEARCH_NOTE,
-    SFT,
-    SHUFFLES,
     STR,
     Export,
     Row,
@@ -41,12 +37,12 @@ from trailforge.training.exports.common import (
     readme,
     schema,
     search_settings,
-    sft_row,
     template_note,
     truth_json,
     validation_of,
 )
 from trailforge.training.exports.numbers import note_omissions, prompt_room, save_interval
+from trailforge.training.exports.verl_sft import SCHEDULERS, optimizer, trainer, write_sft
 from trailforge.training.sets.files import SPLITS, open_set, questions_left
 
 AGENT = "trailforge_search"
@@ -77,8 +73,6 @@ RL = schema(
         ("extra_info", _EXTRA),
     ]
 )
-_SCHEDULERS: tuple[Scheduler, ...] = ("constant", "cosine")
-"""That verl's FSDP engine knows (0.9.1, `verl/workers/config/optimizer.py`)."""
 _LOSS = {"token": "token-mean", "sequence": "seq-mean-token-mean"}
 
 
@@ -123,25 +117,20 @@ class VerlOptions:
 def write(export: Export) -> str:
     """Write the files; return the README."""
     sections = {}
-    if export.frame == CHATML:
-        export.parquet("sft", SFT, sft_row)
-    else:
-        sections["Supervised training"] = NO_VERL_SFT
+    if text := write_sft(export):
+        sections["Supervised training"] = text
     export.parquet("rl", RL, rl_row)
-    export.template()
-    if has(export, "sft"):
-        sections["Supervised training"] = (
-            f"In this folder:\n\n{fence(_sft_command(export))}\n\n{SHUFFLES.format('verl')}"
-            f"{note_omissions(export.preset.sft, _SCHEDULERS)}"
-        )
+    if not export.is_native:
+        export.template()
     if has(export, "rl"):
         loop = {"name": AGENT, "_target_": AGENT_LOOP, "search": search_settings(export.preset)}
         export.text("agent_loop.yaml", yaml.safe_dump([loop], sort_keys=False))
         sections["Reinforcement learning"] = (
             f"In this folder, with the packages of verl's extra `verl-core` and vLLM:\n\n{fence(_rl_command(export))}"
-            f"\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}{note_omissions(export.preset.rl, _SCHEDULERS)}"
+            f"\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}{note_omissions(export.preset.rl, SCHEDULERS)}"
         )
-    sections["Masks and template"] = template_note(export)
+    if not export.is_native:
+        sections["Masks and template"] = template_note(export)
     has_run = "dataset, agent loop, weights and loss of 0.9.1 on a CPU; not its whole trainer, and no GPU"
     return readme("For verl", export, sections, truth="reward_model.ground_truth", has_run=has_run)
 
@@ -177,47 +166,6 @@ training preset of your own, with a judge or other constants, add
 `+reward.custom_reward_function.reward_kwargs.preset=/path/to/preset.yaml`."""
 
 
-def _sft_command(export: Export) -> str:
-    numbers = export.preset.sft
-    return one_command(
-        f"torchrun --standalone --nproc_per_node={export.devices} -m verl.trainer.sft_trainer",
-        "data.train_files=sft/train.parquet",
-        f"data.val_files={validation_of(export, 'sft')}",
-        "data.messages_key=messages",
-        f"data.train_batch_size={numbers.batch_size}",
-        f"data.max_length={numbers.max_tokens}",
-        "data.truncation=right",
-        f"data.max_token_len_per_gpu={numbers.max_tokens}",
-        "model.path=$MODEL",
-        *_optimizer("optim", numbers),
-        f"trainer.total_epochs={numbers.epochs}",
-        *_trainer("sft", numbers, export.devices),
-    )
-
-
-def _trainer(stage: str, numbers: SftConfig | RlConfig, devices: int = DEVICES, log: str = "tensorboard") -> list[str]:
-    """Names, logs without an account, checkpoints: verl's RL writes none, not even at its end, without an interval."""
-    return [
-        "trainer.project_name=trailforge",
-        f"trainer.experiment_name={stage}",
-        f"trainer.logger=[{'console' if log == 'none' else f'console,{log}'}]",
-        f"trainer.save_freq={save_interval(numbers)}",
-        f"trainer.n_gpus_per_node={devices}",
-    ]
-
-
-def _optimizer(section: str, numbers: TrainerConfig) -> list[str]:
-    """No schedule that verl does not know, which `note_omissions` tells: its own is constant."""
-    schedule = [f"{section}.lr_scheduler_type={numbers.scheduler}"] if numbers.scheduler in _SCHEDULERS else []
-    return [
-        f"{section}.lr={numbers.learning_rate}",
-        *schedule,
-        f"{section}.lr_warmup_steps_ratio={numbers.warmup_ratio}",
-        f"{section}.weight_decay={numbers.weight_decay}",
-        f"{section}.clip_grad={numbers.max_grad_norm}",
-    ]
-
-
 def _importance_weights(numbers: RlConfig) -> list[str]:
     """Each token's probability to the trainer over that to vLLM, cut at the cap: as TRL's `token_truncate`."""
     is_weighed = numbers.importance_weights != "none"
@@ -230,7 +178,7 @@ def _rl_command(export: Export) -> str:
     return one_command(
         "python3 -m verl.trainer.main_ppo",
         *rl_arguments(export.preset.rl, VerlOptions(), prompt_room(export.training_set), validation_of(export, "rl")),
-        *_trainer("rl", export.preset.rl, export.devices),
+        *trainer("rl", export.preset.rl, export.devices),
     )
 
 
@@ -254,7 +202,7 @@ def rl_arguments(
         f"actor_rollout_ref.model.use_fused_kernels={options.fused_kernels}",
         f"actor_rollout_ref.model.use_liger={numbers.liger}",
         f"actor_rollout_ref.model.enable_gradient_checkpointing={numbers.gradient_checkpointing}",
-        *_optimizer(f"{actor}.optim", numbers),
+        *optimizer(f"{actor}.optim", numbers),
         f"{actor}.ppo_mini_batch_size={numbers.mini_batch // numbers.samples}",
         f"{actor}.use_dynamic_bsz=True",
         f"{actor}.ppo_max_token_len_per_gpu={-(-(prompt_tokens + numbers.max_tokens) // options.sequence_parallel)}",
@@ -333,10 +281,10 @@ class VerlFiles:
     @property
     def note(self) -> str:
         """Say what of the recipe verl cannot do; empty: it does all."""
-        return note_omissions(self.recipe.rl, _SCHEDULERS).strip()
+        return note_omissions(self.recipe.rl, SCHEDULERS).strip()
 
     def _search(self, documents: Sequence[Path], kg: str | None, out: Path) -> dict[str, object]:
-        searches_graph = grammar_of(self.recipe.protocol).searches == "graph"
+        searches_graph = asking_of(self.recipe.protocol).searches == "graph"
         search = search_settings(self.recipe) | {
             "documents": [str(each.absolute()) for each in documents],
             "kg": (kg if is_address(kg) else str(Path(kg).absolute())) if kg and searches_graph else None,
@@ -357,7 +305,7 @@ class VerlFiles:
         arguments = [
             *rl_arguments(numbers, self.options, prompt_tokens, validation, self._model),
             f"+reward.custom_reward_function.reward_kwargs.preset={folder / 'preset.yaml'}",
-            *_trainer("rl", numbers, self.options.devices_per_node, numbers.logging),
+            *trainer("rl", numbers, self.options.devices_per_node, numbers.logging),
             f"data.seed={numbers.seed}",
             f"trainer.default_local_dir={out / 'checkpoints'}",
             f"trainer.rollout_data_dir={out / 'rollouts'}",

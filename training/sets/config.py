@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from trailforge.pipelines import dataset_names
-from trailforge.protocols import PROTOCOLS
+from trailforge.protocols.browse import TRAINED_PROTOCOLS, asking_of
 from trailforge.rewards.episode import reward_preset
 from trailforge.schemas import ErrorType, InvalidInput
 
@@ -19,7 +19,7 @@ Mistakes = Literal["train", "mask"]
 `train`: the loss is taken on it as on all that the agent wrote, as in MSearcher's eq. 10. `mask`: it is left out of the
 loss, so that mending is learnt and the mistake is not.
 """
-TEXT_PROTOCOLS = tuple(name for name, grammar in PROTOCOLS.items() if grammar.searches != "plan")
+TEXT_PROTOCOLS = tuple(name for name in TRAINED_PROTOCOLS if asking_of(name).searches != "plan")
 """Names of the protocols in which any question without options can be asked."""
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from trailforge.pipelines import Table, dataset_names, load_dataset
 from trailforge.pipelines.runs import MANIFEST, FinishedRun, read_finished
 from trailforge.pipelines.sources import read_questions
-from trailforge.protocols import PROTOCOLS
+from trailforge.protocols.browse import asking_of
 from trailforge.rewards.episode import compares_letters, make_target, reward_preset
 from trailforge.rewards.r_search import TOOLS
 from trailforge.schemas import (
@@ -154,9 +154,9 @@ def restate_truth(truth: GroundTruth, protocol: str, reward: str | None) -> Grou
 
     Options stay with their protocol's reward where the other one compares words alone.
     """
-    preset = reward_preset(reward or PROTOCOLS[protocol].reward)
+    preset = reward_preset(reward or asking_of(protocol).reward)
     if truth.correct_options and not compares_letters(preset):
-        preset = reward_preset(PROTOCOLS[protocol].reward)
+        preset = reward_preset(asking_of(protocol).reward)
     target = truth.target if truth.correct_options else make_target(truth.golds, preset)
     return replace(truth, target=target, protocol=protocol, reward_preset=preset.name)
 
@@ -188,7 +188,7 @@ def ground_truth(
 
     `names`: see `rl_rows`.
     """
-    grammar = PROTOCOLS[protocol]
+    grammar = asking_of(protocol)
     golds = asked.golds if asked.options else tuple(dict.fromkeys((*asked.golds, *names)))
     return GroundTruth(
         target=golds if asked.options else make_target(golds, reward_preset(grammar.reward)),
@@ -216,7 +216,7 @@ def _row(
     titles: tuple[str, ...] = (),
     names: tuple[str, ...] = (),
 ) -> RlRow:
-    hops, grammar = asked.num_hops or 0, PROTOCOLS[protocol]
+    hops, grammar = asked.num_hops or 0, asking_of(protocol)
     stage, difficulty = asked.curriculum or (stage_of(hops), float(hops))
     truth = ground_truth(asked, protocol, titles, names)
     known = "\0".join([protocol, asked.text, *asked.golds])

@@ -23,7 +23,7 @@ from trailforge.inference.judge import judge_desk, read_rubric
 from trailforge.inference.provider import check_server_url
 from trailforge.launching import NO_SEQUENCE_PARALLEL
 from trailforge.pipelines.sources import NOT_AUDITED, Audited, write_set_aside
-from trailforge.protocols import grammar_of
+from trailforge.protocols.browse import BROWSE, asking_of
 from trailforge.protocols.environment import Environment
 from trailforge.rewards.episode import Reward
 from trailforge.schemas import InvalidInput, RlRow
@@ -37,10 +37,11 @@ from trailforge.training.generation import (
 )
 from trailforge.training.kept_episodes import EpisodeWriter, make_place
 from trailforge.training.masks import prompt_ids
+from trailforge.training.native import opening_ids, read_run
 from trailforge.training.processes import is_main_process, log, process_rank, processes
-from trailforge.training.rollouts import TokenEpisode, limits_of
 from trailforge.training.scoring import ToScore, scorer_of_training
 from trailforge.training.sets.files import questions_of, set_aside
+from trailforge.training.token_episodes import TokenEpisode, limits_of
 from trailforge.training.trl.checkpoints import step_of
 from trailforge.training.trl.fit import (
     begin,
@@ -54,7 +55,7 @@ from trailforge.training.trl.fit import (
 from trailforge.training.trl.memory import check_memory
 from trailforge.training.trl.rollouts import Pay, SearchRollouts, StepKeeper, episode_reward
 from trailforge.training.weights import base_model as resolved
-from trailforge.training.weights import load_model, load_tokenizer
+from trailforge.training.weights import load_model, load_own_tokenizer, load_tokenizer
 
 _SEARCHES = "episodes/searches"
 _LOSSES = {"token": "dapo", "sequence": "grpo"}
@@ -100,20 +101,20 @@ def train_rl(
     ChatML tokens, since vLLM and the reference model are loaded from where it lies.
     """
     config = preset.rl
-    environment.check(grammar_of(preset.protocol))
+    environment.check(asking_of(preset.protocol))
     if preset.judge is not None:
         judge_desk(preset.judge).check()
     rows, aside = set_aside(questions_of(training_set, "train", preset.protocol), audited)
     check_questions(rows, config)
     accumulated = count_accumulated(config.mini_batch, config.per_device, processes(), field="rl.mini_batch")
     source = resolved(base_model or config.base_model)
-    tokenizer = load_tokenizer(source)
+    tokenizer = load_own_tokenizer(source) if preset.protocol == BROWSE else load_tokenizer(source)
     arguments = grpo_arguments(config, out, accumulated, max_steps=max_steps, vllm=vllm)
     # The prompt comes on top of `max_tokens`; rows are short against it.
     engine = vllm.memory if config.rollouts == "vllm-colocate" and not vllm.sleep else 0.0
     check_memory(source, config, config.max_tokens, with_reference=config.kl.start > 0, engine_share=engine)
     model = load_model(source, attention=config.attention)
-    check_room(rows, tokenizer, model, config)
+    check_room(rows, tokenizer, model, preset)
     decided = _decided_by(preset, environment) | ({"audited": audited.hash} if audited.known else {})
     checkpoint = begin("rl", source, training_set, out, decided, max_steps=max_steps, resume=resume)
     if is_main_process():
@@ -264,13 +265,17 @@ def _decided_by(preset: TrainPreset, environment: Environment) -> dict[str, Any]
     }
 
 
-def check_room(rows: Sequence[RlRow], tokenizer: Any, model: Any, config: RlConfig) -> None:
+def check_room(rows: Sequence[RlRow], tokenizer: Any, model: Any, preset: TrainPreset) -> None:
     """Check the room.
 
     Raises `InvalidInput` when the longest prompt and an episode do not fit into the model's window.
     """
-    window = model.config.max_position_embeddings
-    longest = max(len(prompt_ids(tokenizer, row.prompt)) for row in rows)
+    config, window = preset.rl, model.config.max_position_embeddings
+    if preset.protocol == BROWSE:
+        limits = limits_of(config, config.max_tokens)
+        longest = max(len(opening_ids(tokenizer, row.prompt, limits)) for row in rows)
+    else:
+        longest = max(len(prompt_ids(tokenizer, row.prompt)) for row in rows)
     if longest + config.max_tokens > window:
         raise InvalidInput(
             f"prompts of up to {longest} tokens and episodes of {config.max_tokens} do not fit into the model's "
@@ -313,6 +318,7 @@ def to_score(row: RlRow, episode: TokenEpisode) -> ToScore:
         truth=row.reward_model.ground_truth,
         question=row.question,
         tokens=len(episode.ids),
+        read=read_run(episode.run, len(episode.ids)),
     )
 
 

@@ -14,13 +14,16 @@ from statistics import fmean
 from typing import Any
 
 from trailforge.protocols import read_transcript
+from trailforge.protocols.browse import BROWSE
 from trailforge.protocols.environment import Environment
 from trailforge.rewards.episode import Reward
 from trailforge.schemas import AgentEpisode, RlRow
 from trailforge.training.batched_turns import EpisodeLoop
 from trailforge.training.generation import Generator, TurnServer
 from trailforge.training.kept_episodes import EpisodePlace, EpisodeWriter, TrainedQuestion, make_row
-from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out
+from trailforge.training.native import read_run
+from trailforge.training.rollouts import roll_out
+from trailforge.training.token_episodes import RolloutLimits, TokenEpisode
 
 Pay = Callable[[Sequence[tuple[RlRow, TokenEpisode]]], Sequence[Reward]]
 """Pays episodes, each given with the row that it is on."""
@@ -157,6 +160,13 @@ def episode_reward(
     return list(episode_reward)
 
 
+def _is_well_formed(episode: TokenEpisode, protocol: str) -> bool:
+    if protocol == BROWSE:
+        read = read_run(episode.run)
+        return read is not None and read.is_well_formed
+    return read_transcript(episode.messages, protocol).is_well_formed
+
+
 def figures(paid: Sequence[Paid], protocol: str) -> dict[str, float]:
     """Return figures of a step: the share of episodes whose search failed, and means over the other episodes.
 
@@ -173,7 +183,7 @@ def figures(paid: Sequence[Paid], protocol: str) -> dict[str, float]:
     return {
         "failed": failed,
         "searches": fmean(one.episode.run.num_searches for one in paid),
-        "well_formed": fmean(read_transcript(one.episode.messages, protocol).is_well_formed for one in paid),
+        "well_formed": fmean(_is_well_formed(one.episode, protocol) for one in paid),
         "answered": fmean(one.episode.run.stop == "answered" for one in paid),
         "too_long": fmean(one.episode.run.stop == "too_long" for one in paid),
         "tokens": fmean(len(one.episode.ids) for one in paid),

@@ -8,13 +8,18 @@ from typing import Any
 
 import pytest
 
+from tests.support.native_models import THINKING, native_tokenizer
+from tests.training.exports.commands import command_in, verl_settings
 from tests.training.test_native import tokenizer_of
+from tests.training.tiny import rl_rows, training_set
 from tests.training.views.test_build import ALL, build
 from tests.training.views.test_writings import agents as agents  # a fixture
+from trailforge.protocols.browse import BROWSE
 from trailforge.protocols.browse.native import TOOLS
 from trailforge.schemas import InvalidInput, SftRow
+from trailforge.training.adapters.verl_sft import TokenDataset
 from trailforge.training.exports import export
-from trailforge.training.native import native_tokens
+from trailforge.training.native.tokens import native_tokens
 
 
 @pytest.fixture
@@ -74,8 +79,50 @@ async def test_sharegpt_gets_conversations_of_which_every_turn_is_trained(native
     assert info["tags"]["function_tag"] == "function_call" and info["columns"]["tools"] == "tools"
 
 
-@pytest.mark.parametrize("to", ["verl", "openrlhf", "slime"])
+async def test_verl_gets_the_tokens_that_train_sft_trains(native_set: Path, tmp_path: Path) -> None:
+    """By our data set, as verl makes it by the names that the README's command gives."""
+    tokenizer = native_tokenizer(THINKING)
+    tokenizer.save_pretrained(tmp_path / "model")
+    with pytest.raises(InvalidInput, match="--base-model"):
+        export(native_set, "verl", tmp_path / "verl")
+    export(native_set, "verl", tmp_path / "verl", base_model=str(tmp_path / "model"))
+    given = verl_settings("sft_trainer_engine", sft_words(tmp_path / "verl"))
+    assert given["data.custom_cls.path"] == f"pkg://{TokenDataset.__module__}"
+    assert given["data.custom_cls.name"] == TokenDataset.__name__
+    files = str(tmp_path / "verl" / "sft" / "train.parquet")
+    data = TokenDataset(files, tokenizer, {"pad_mode": "no_padding", "max_length": 100_000, "truncation": "right"})
+    expected = [
+        each
+        for row in rows_of(native_set)
+        for each in native_tokens(tokenizer, row.native, row.train)  # type: ignore[arg-type]
+    ]
+    assert len(data) == len(expected) > 0
+    for number, each in enumerate(expected):
+        found = data[number]
+        assert found["input_ids"].tolist() == each.input_ids and found["loss_mask"].tolist() == each.mask
+        assert found["position_ids"].tolist() == list(range(len(each.mask)))
+    cut = TokenDataset([files], tokenizer, {"max_length": 5, "truncation": "right"}, max_samples=1)
+    assert len(cut) == 1 and cut[0]["input_ids"].tolist() == expected[0].input_ids[:5]
+    with pytest.raises(InvalidInput, match="5 fit"):
+        TokenDataset(files, tokenizer, {"max_length": 5})[0]
+    with pytest.raises(InvalidInput, match="not padded"):
+        TokenDataset(files, tokenizer, {"pad_mode": "right"})
+
+
+def sft_words(folder: Path) -> list[str]:
+    words = command_in(folder / "README.md", "verl.trainer.sft_trainer")
+    return words[words.index("verl.trainer.sft_trainer") + 1 :]
+
+
+@pytest.mark.parametrize("to", ["openrlhf", "slime"])
 async def test_who_takes_no_calls_is_refused(native_set: Path, tmp_path: Path, to: str) -> None:
     with pytest.raises(InvalidInput, match="writings tags"):
         export(native_set, to, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("to", ["openrlhf", "slime"])
+def test_questions_of_research_agents_are_refused_where_nothing_calls(tmp_path: Path, to: str) -> None:
+    asked = training_set(tmp_path / "set", rl=rl_rows(BROWSE))
+    with pytest.raises(InvalidInput, match="cannot train; take --to verl"):
+        export(asked, to, tmp_path / "out")

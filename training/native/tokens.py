@@ -16,6 +16,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from trailforge.inference import ChatTurn
 from trailforge.schemas import InvalidInput, NativeConversation, NativeMessage, SftRow, parse_json
 from trailforge.training.masks import IGNORED, MaskedTokens, special_tokens
 
@@ -57,7 +58,7 @@ def conversation_of(row: SftRow) -> NativeConversation:
     return NativeConversation(tools="", messages=tuple(turns))
 
 
-def server_messages(messages: Sequence[NativeMessage]) -> list[dict[str, Any]]:
+def server_messages(messages: Sequence[NativeMessage | ChatTurn]) -> list[dict[str, Any]]:
     """Return messages as a server hands them to a chat template: the arguments of calls are objects, not text."""
     made = []
     for message in messages:
