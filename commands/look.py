@@ -178,7 +178,8 @@ def inspect(
         script, arguments = "page.py", [str(folder.resolve()), who, *([str(guide.resolve())] if guide else [])]
     else:
         script, arguments = "evaluation_page.py", [str(each.resolve()) for each in (folder, beside) if each]
-    serve(_PAGES / script, arguments, host=host, port=port, is_behind_proxy=behind_proxy)
+    module = f"trailforge.inspector.{script.removesuffix('.py')}"
+    serve(_PAGES / script, arguments, host=host, port=port, is_behind_proxy=behind_proxy, module=module)
 
 
 def _check_guide(folder: Path, guide: Path | None) -> None:
