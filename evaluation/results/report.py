@@ -328,8 +328,8 @@ def _ink_lightly(figure: Figure) -> None:
     for text in figure.findobj(Text):
         text.set_color(_LIGHT)
     for legend in figure.legends:
-        for entry in legend.legend_handles:
-            if entry is not None and entry.get_color() == DARK:
+        for entry in legend.get_lines():
+            if entry.get_color() == DARK:
                 entry.set_color(_LIGHT)
 
 
