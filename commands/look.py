@@ -170,15 +170,21 @@ def inspect(
     check_reach(host, is_behind_proxy=behind_proxy)
     check_port(host, port)
     if open_:
-        address = f"[{host}]" if ":" in host else host
-        threading.Timer(2.0, webbrowser.open, (f"http://{address}:{port}",)).start()
+        _open_soon(host, port)
     if who is None:
         who = "" if is_shared(host, is_behind_proxy=behind_proxy) else getpass.getuser()
     if is_run:
         script, arguments = "page.py", [str(folder.resolve()), who, *([str(guide.resolve())] if guide else [])]
     else:
         script, arguments = "evaluation_page.py", [str(each.resolve()) for each in (folder, beside) if each]
-    serve(_PAGES / script, arguments, host=host, port=port, is_behind_proxy=behind_proxy)
+    module = f"trailforge.inspector.{script.removesuffix('.py')}"
+    serve(_PAGES / script, arguments, host=host, port=port, is_behind_proxy=behind_proxy, module=module)
+
+
+def _open_soon(host: str, port: int) -> None:
+    """Open the page in the person's browser once its server listens."""
+    address = f"[{host}]" if ":" in host else host
+    threading.Timer(2.0, webbrowser.open, (f"http://{address}:{port}",)).start()
 
 
 def _check_guide(folder: Path, guide: Path | None) -> None:

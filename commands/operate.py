@@ -49,7 +49,6 @@ PUSH_EPILOG = """Examples:\n
     trailforge push datasets_out/demo --repo ann/search-trails --private\n
     trailforge push datasets_out/demo-curated --repo ann/search-trails --revision curated\n
     The token comes from HF_TOKEN, another server's address from HF_ENDPOINT."""
-_MANY_FILES = 200
 _CAPPED = "of each data set of each window"
 Curated = Annotated[
     list[Path] | None,
@@ -289,17 +288,12 @@ def push(
     from trailforge.pipelines.runs import list_push
     from trailforge.pipelines.runs import push as push_run
 
-    files = sum(1 for _ in folder.glob("*/*.parquet"))
-    if files > _MANY_FILES:
-        print(
-            f"{files:,} files of rows; readers like few: trailforge compact {folder} --out NEW, and push that",
-            flush=True,
-        )
+    tell = partial(print, flush=True)
     if dry_run:
-        for line in list_push(folder, repo):
+        for line in list_push(folder, repo, tell=tell):
             print(line)
         return
-    made = push_run(folder, repo, private=private, revision=revision, tell=lambda line: print(line, flush=True))
+    made = push_run(folder, repo, private=private, revision=revision, tell=tell)
     if not made.sent and not made.removed:
         print(f"{repo} has all of it already: nothing was sent. {made.url}")
     else:

@@ -70,10 +70,10 @@ def open_trained(folder: Path, stamp: Any) -> OpenEpisodes:
     return open_training(folder)
 
 
-@st.cache_resource(max_entries=2, show_spinner="Drawing …")
-def draw_cached(folder: Path, stamp: Any, _opened: OpenEvaluation) -> Mapping[str, bytes]:
+@st.cache_resource(max_entries=4, show_spinner="Drawing …")
+def draw_cached(folder: Path, stamp: Any, is_dark: bool, _opened: OpenEvaluation) -> Mapping[str, bytes]:
     """Draw the plots of an evaluation, or take them from the cache."""
-    return draw_plots(_opened.table)
+    return draw_plots(_opened.table, is_dark=is_dark)
 
 
 @st.cache_resource(max_entries=8, show_spinner="Comparing …")
@@ -125,7 +125,8 @@ def show_results(opened: OpenEvaluation) -> None:
     st.subheader("What went wrong", help="Episodes by tag; one may have several, and one without any is right.")
     st.plotly_chart(draw_stacked(_count_tags(opened)), config={"displayModeBar": False}, key="tags")
     st.subheader("Plots", help="Lines are 95 % intervals: the questions drawn anew.")
-    for name, png in draw_cached(opened.folder, stamp_evaluation(opened.folder), opened).items():
+    is_dark = st.context.theme.type == "dark"
+    for name, png in draw_cached(opened.folder, stamp_evaluation(opened.folder), is_dark, opened).items():
         st.image(png, caption=Path(name).stem.replace("_", " "))
 
 

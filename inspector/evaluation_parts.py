@@ -90,6 +90,7 @@ _COLUMN_OF = {
     "offline h": "hours_per_million", "offline cost": "cost_per_million",
 }  # fmt: skip
 """Of heads that are no names of columns."""
+_HEAD_OF = {column: head for head, column in _COLUMN_OF.items()}
 
 
 def _meaning(head: str) -> str:
@@ -328,7 +329,7 @@ def describe_comparison(comparison: Comparison) -> Parts:
     """Describe the figures by which two runs differ."""
     rows = [
         {
-            "measure": name.replace("_", " "), "first": found.first, "second": found.second,
+            "measure": _HEAD_OF.get(name, name.replace("_", " ")), "first": found.first, "second": found.second,
             "second less first": found.difference, "95 % from": found.low, "to": found.high,
             "more than chance": "yes" if found.low > 0 or found.high < 0 else "no", "questions": found.questions,
         }

@@ -161,7 +161,7 @@ class _Site:
         for name, count in run.table(table).counts(columns).items() if columns else ():
             parts += [f"<h2>{escape_text(name.replace('_', ' '))}</h2>", drawing.chart(charts.bars(count, charts.KEPT))]
         found = {path: unit for path, unit in shown.numbers.items() if path in run.table(table).numbers()}
-        run.table(table).read_values(list(found))
+        run.table(table).read_ahead(list(found))
         for path, unit in found.items():
             values = run.table(table).values(path)
             if not np.isnan(values).all():

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +77,14 @@ def check_port(host: str, port: int) -> None:
         ) from error
 
 
-def serve(script: Path, arguments: Sequence[str], *, host: str, port: int, is_behind_proxy: bool = False) -> None:
-    """Serve a script of Streamlit until the process is stopped. Raises `InvalidInput` where Streamlit is missing."""
+def serve(
+    script: Path, arguments: Sequence[str], *, host: str, port: int, is_behind_proxy: bool = False, module: str = ""
+) -> None:
+    """Serve a script of Streamlit until the process is stopped. Raises `InvalidInput` where Streamlit is missing.
+
+    `module`: name of the script as a module. It is imported while the browser loads Streamlit's own files, so that the
+    first view does not wait for it.
+    """
     try:
         from streamlit import App, net_util
     except ModuleNotFoundError as error:
@@ -89,6 +96,8 @@ def serve(script: Path, arguments: Sequence[str], *, host: str, port: int, is_be
     if not is_shared(host, is_behind_proxy=is_behind_proxy):
         config["server.allowedHosts"] = [*_LOOPBACK, host]
     sys.argv = [str(script), *arguments]  # what the script finds there
+    if module:
+        threading.Thread(target=import_module, args=(module,), daemon=True).start()
 
     class Unframed(App):
         async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

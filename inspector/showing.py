@@ -88,7 +88,8 @@ def _rejected(run: OpenRun, row: RejectedRow) -> Parts:
 
 
 def _payload(run: OpenRun, row: RejectedRow) -> Parts:
-    """The row by its record, or as plain values where it is none that we know: an input that could not be read."""
+    """The row by its record, or as plain values where it is none that we know: an input that could not be read, or the
+    work on one of which no row came."""
     try:
         content: Any = json.loads(row.payload)
     except ValueError:
@@ -102,7 +103,16 @@ def _payload(run: OpenRun, row: RejectedRow) -> Parts:
             return table.describe(run, from_payload(records[table.name], content))
         except InvalidInput:
             continue
-    return [values(content)]
+    return [*_item(run, row.uid), values(content)]
+
+
+def _item(run: OpenRun, uid: str) -> Parts:
+    """What was worked on where no row came of it, most told first: by a table that keeps the work, such as the search
+    trees, or as it was read (a question, a path)."""
+    for table in show_of(run.dataset).tables:
+        if "uid" not in table.keys and (number := run.find(table.name, uid, table.keys[0])) is not None:
+            return table.describe(run, run.record(table.name, number))
+    return []
 
 
 _REJECTED = ShownTable(name="rejected", title="Rejected rows", describe=lambda run, row: (), kinds=("reason",))
@@ -263,6 +273,12 @@ def ordered(run: OpenRun, table: ShownTable, column: str, *, is_descending: bool
         return rows[: len(rows) - np.count_nonzero(np.isnan(values))].tolist()
 
     return run.once(("ordered", table.name, column, str(is_descending)), order)
+
+
+def title_of(path: str) -> str:
+    """What a column is called at the head of a list: of a part the name of the part, of a total that of the whole."""
+    whole, _, part = path.rpartition(".")
+    return (whole if part == "total" else part).replace("_", " ")
 
 
 def cells(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> list[dict[str, Any]]:

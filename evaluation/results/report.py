@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 REPORT, TABLE = "report.md", "table.parquet"
 _NONE = "–"
 _COLOURS = (*COLOURS, "#a8a432", "#555555")
+_LIGHT = "#d8dade"
+"""Ink on a dark page."""
 _MARKERS = "osD^vP*X<>ph8d"
 _MOST_MISSING = 20
 """Lines of what the grid lacks; of the rest their number is said."""
@@ -286,8 +288,11 @@ Axis = tuple[str, Callable[[TableRow], float | None]]
 """The x axis of a plot: its label and the value of a row."""
 
 
-def draw_plots(table: EvaluationTable) -> dict[str, bytes]:
-    """Draw the plots: PNG files by their path in the folder. A plot for which nothing is known is not drawn."""
+def draw_plots(table: EvaluationTable, *, is_dark: bool = False) -> dict[str, bytes]:
+    """Draw the plots: PNG files by their path in the folder. A plot for which nothing is known is not drawn.
+
+    `is_dark`: draw them without a ground and in light ink, for a dark page.
+    """
     online: list[Axis] = [
         ("context tokens of an episode", lambda row: row.context_tokens),
         ("all tokens of an episode, sent and written", lambda row: row.prompt_tokens + row.completion_tokens),
@@ -304,8 +309,28 @@ def draw_plots(table: EvaluationTable) -> dict[str, bytes]:
         "plots/accuracy_by_offline_cost.png": offline,
         "plots/accuracy_by_recall.png": recall,
     }
-    drawn = {path: _scatter(table, axes) for path, axes in plots.items()}
-    return {path: png_of(figure) for path, figure in drawn.items() if figure is not None}
+    drawn = {path: figure for path, axes in plots.items() if (figure := _scatter(table, axes)) is not None}
+    if is_dark:
+        for figure in drawn.values():
+            _ink_lightly(figure)
+    return {path: png_of(figure) for path, figure in drawn.items()}
+
+
+def _ink_lightly(figure: Figure) -> None:
+    from matplotlib.text import Text
+
+    figure.patch.set_alpha(0)
+    for panel in figure.axes:
+        panel.set_facecolor("none")
+        panel.tick_params(which="both", colors=_LIGHT)
+        for spine in panel.spines.values():
+            spine.set_color(_LIGHT)
+    for text in figure.findobj(Text):
+        text.set_color(_LIGHT)
+    for legend in figure.legends:
+        for entry in legend.get_lines():
+            if entry.get_color() == DARK:
+                entry.set_color(_LIGHT)
 
 
 def _scatter(table: EvaluationTable, axes: Sequence[Axis]) -> Figure | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trailforge.pipelines.show import FieldList, Grid, GridRow, Note, Parts, StyledText
+from trailforge.pipelines.show import Chips, Grid, GridRow, Note, Parts, StyledText
 from trailforge.protocols.browse import longest_dead_end, timeline_of
 from trailforge.schemas import BrowseRecord, to_dict
 
@@ -14,11 +14,9 @@ _MARKS = {"search": "? search", "open": "> open", "find": "= find", "": "! no to
 def describe_timeline(record: BrowseRecord) -> Parts:
     """Describe an episode by its figures and by a line for each call: what was called, what came of it, what of that is
     cited."""
-    figures = {
-        name.replace("_", " "): str(value) for name, value in to_dict(record.figures).items() if value is not None
-    }
-    figures["longest dead end"] = str(longest_dead_end(record))
-    figures["mended mistakes"] = str(len(record.mended))
+    figures = {name: value for name, value in to_dict(record.figures).items() if value is not None}
+    figures["longest_dead_end"] = longest_dead_end(record)
+    figures["mended_mistakes"] = len(record.mended)
     windows = f"in {len(record.views)} window{'s' if len(record.views) > 1 else ''}"
     kept = f"the model was shown its context by the rule {record.context}, {windows}"
     rows, last = [], -1
@@ -43,7 +41,7 @@ def describe_timeline(record: BrowseRecord) -> Parts:
         rows.append(GridRow([str(number), turn, call, [outcome], notes or "", f"{each.tokens:,}"]))
         last = each.turn
     return [
-        FieldList(figures),
+        Chips([StyledText(f"{name.replace('_', ' ')} {value}") for name, value in figures.items()]),
         Note(f"Calls are {record.writing}; {kept}."),
         Grid(("#", "turn", "call", "showed", "", "tokens"), rows, (0.3, 0.4, 4, 4, 1, 0.6)),
     ]

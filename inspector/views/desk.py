@@ -46,6 +46,7 @@ STYLE = """
 .st-key-decide_choices, .st-key-decide_choices [data-testid="stForm"] { gap: .45rem; }
 .st-key-decide_choices button { min-height: 2.05rem; padding-top: .1rem; padding-bottom: .1rem; }
 .st-key-decide_row { height: 100% !important; }
+.st-key-decide_choices [data-testid="stCheckbox"] label { align-items: center; }
 .all-keys { position: fixed; top: 50%; left: 50%; transform: translate(-50%, -50%); z-index: 999998; cursor: pointer;
             display: grid; grid-template-columns: max-content 1fr; gap: .45rem 1.2rem; align-items: baseline;
             padding: 1.2rem 1.6rem; border-radius: .6rem; background: #1d2026; color: #f2f2f2; font-size: .95rem;

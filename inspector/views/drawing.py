@@ -10,6 +10,7 @@ import streamlit as st
 
 from trailforge.inspector.charts import dot, point_map
 from trailforge.inspector.tree_chart import tree_chart
+from trailforge.inspector.views.frame import show_table
 from trailforge.inspector.views.html import html_of, is_static, mark_found
 from trailforge.inspector.views.picking import go_to, search_table, show_link
 from trailforge.inspector.visible_text import visible
@@ -71,8 +72,8 @@ def _draw_table(part: DataTable, canvas: Canvas) -> None:
         return
     shown = [{name: _plain(value) for name, value in row.items()} for row in part.rows]
     column = st.column_config.Column
-    st.dataframe(
-        shown, hide_index=True, key=canvas.key, height=_HEAD + _ROW * min(part.height, len(shown)),
+    show_table(
+        shown, key=canvas.key, height=_HEAD + _ROW * min(part.height, len(shown)),
         column_config={name: column(help=meaning) for name, meaning in part.help.items()},
     )  # fmt: skip
 
@@ -80,7 +81,9 @@ def _draw_table(part: DataTable, canvas: Canvas) -> None:
 def _plain(value: Any) -> Any:
     if isinstance(value, str):
         return visible(value)
-    return round(value, 3) if isinstance(value, float) else value
+    if not isinstance(value, float):
+        return value
+    return round(value, 3) if abs(value) >= 1 else float(f"{value:.3g}")
 
 
 def _draw_graph(part: Diagram, canvas: Canvas) -> None:
@@ -153,9 +156,9 @@ def _draw_choice(part: Selector, canvas: Canvas) -> None:
 
 
 def _pick_line(part: Selector, canvas: Canvas) -> int:
-    event: Any = st.dataframe(
+    event = show_table(
         [{name: _plain(value) for name, value in option.cells.items()} for option in part.options],
-        key=canvas.key, on_select="rerun", selection_mode="single-row", hide_index=True,
+        key=canvas.key, on_select="rerun", selection_mode="single-row",
         selection_default={"selection": {"rows": [part.first]}}, height=min(250, _HEAD + _ROW * len(part.options)),
     )  # fmt: skip
     rows = event["selection"]["rows"]

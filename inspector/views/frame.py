@@ -4,7 +4,7 @@ person can mend."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,12 @@ def guard(show: Callable[[], Any]) -> None:
         show()
     except TrailforgeError as error:
         show_error(error)
+
+
+def show_table(rows: Sequence[Mapping[str, Any]], **more: Any) -> Any:
+    """Show rows of plain values as a table, missing values as empty cells, and return what a person selects in it.
+    `more`: as `st.dataframe` takes it."""
+    return st.dataframe(rows, hide_index=True, placeholder="", **more)
 
 
 def show_error(error: TrailforgeError) -> None:

@@ -46,7 +46,7 @@ mark.mended, mark.hop1 {{ background: rgba({_BLUE},.34); }} mark.wrong {{ backgr
 mark.support {{ background: rgba({_GREEN},.14); border-bottom: 2px solid rgba({_GREEN},.7); border-radius: 0; }}
 mark.shared {{ background: none; border-bottom: 2px dotted rgba({_RED},.65); border-radius: 0; }}
 mark.hop2 {{ background: rgba(214,158,0,.42); }} mark.hop3 {{ background: rgba(141,105,184,.45); }}
-.fields {{ display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; gap: .25rem 1rem; }}
+.fields {{ display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; gap: .25rem 1rem; margin: .35rem 0; }}
 .fields .name {{ opacity: .7; font-size: .85rem; }}
 .fields .value {{ white-space: pre-wrap; overflow-wrap: anywhere; font-size: .92rem; max-height: 20rem;
                  overflow-y: auto; }}
@@ -105,12 +105,14 @@ mark.hop2 {{ background: rgba(214,158,0,.42); }} mark.hop3 {{ background: rgba(1
 _TAG = re.compile(r"(<[^>]*>)")
 _SAID = {
     **dict.fromkeys(("think", "reasoning", "reflection"), "thought"),
-    **dict.fromkeys(("search", "query", "tool_call", "plan", "dag"), "query"),
-    **dict.fromkeys(("information", "tool_response", "result", "documents", "observation"), ""),
+    **dict.fromkeys(("search", "query", "open", "find", "tool_call", "plan", "dag", "|begin_search_query|"), "query"),
+    **dict.fromkeys(("information", "tool_response", "result", "documents", "observation", "knowledge"), ""),
+    "|begin_search_result|": "",
     "answer": "answered",
 }
 """What agents write between which tags, and tools; as classes."""
-_OWN_TAG = re.compile(rf"(&lt;/?(?:{'|'.join(_SAID)})&gt;)")
+_OWN_TAG = re.compile(rf"(&lt;/?(?:{'|'.join(map(re.escape, _SAID))})&gt;|&lt;\|end_search_(?:query|result)\|&gt;)")
+_ENDS = ("&lt;/", "&lt;|end_")
 _LONGEST_BEGIN = 160
 _ROLES = {"system": "system", "user": "user", "assistant": "agent", "tool": "tool"}
 
@@ -229,7 +231,7 @@ def _colour_tags(html: str) -> str:
     kind = ""
     for number, piece in enumerate(_OWN_TAG.split(html)):
         if number % 2:  # text and tags take turns
-            kind = "" if piece.startswith("&lt;/") else _SAID[piece.removeprefix("&lt;").removesuffix("&gt;")]
+            kind = "" if piece.startswith(_ENDS) else _SAID[piece.removeprefix("&lt;").removesuffix("&gt;")]
             shown.append(f'<span class="tag">{piece}</span>')
         else:
             shown.append(f'<span class="said {kind}">{piece}</span>' if kind else piece)

@@ -15,6 +15,7 @@ from trailforge.curation import Merged, Stance, between_people, by_reason, with_
 from trailforge.inspector import charts
 from trailforge.inspector.showing import describe, kinds_of, product_of, show_of
 from trailforge.inspector.views.drawing import Canvas, draw
+from trailforge.inspector.views.frame import show_table
 from trailforge.inspector.views.picking import list_rows, pick
 from trailforge.inspector.visible_text import escape_text, visible
 from trailforge.pipelines.runs import OpenRun
@@ -44,9 +45,13 @@ def show(run: OpenRun) -> None:
     if table is None:
         st.info("No rows yet.")
         return
-    known = shown.table(table)
-    _show_kinds(run, table, kinds_of(run.dataset, known) if known else ())
-    _show_numbers(run, table, shown.numbers)
+    known, stored = shown.table(table), run.table(table).schema.names
+    kinds = (*reversed(kinds_of(run.dataset, known) if known else ()), *_KINDS)
+    kinds = [name for name in dict.fromkeys(kinds) if name in stored]
+    numbers = {path: unit for path, unit in shown.numbers.items() if path in run.table(table).numbers()}
+    run.table(table).read_ahead([*numbers], kinds)
+    _show_kinds(run, table, kinds)
+    _show_numbers(run, table, numbers)
     _show_origin(run)
 
 
@@ -101,16 +106,15 @@ def _show_rejected(run: OpenRun, reason: str) -> None:
 
 def _show_kinds(run: OpenRun, table: str, kinds: Sequence[str]) -> None:
     """Rows by what they are; for kinds that rejected rows tell too, how many of each were lost."""
-    columns = [name for name in dict.fromkeys((*reversed(kinds), *_KINDS)) if name in run.table(table).schema.names]
-    if not columns:
+    if not kinds:
         return
     st.subheader(
         "Yield by kind",
         help="What passed all filters, and what the filters rejected, where that is told. A click on a bar lists the "
         "rows that passed.",
     )
-    counts = run.table(table).counts(columns)
-    for place, (name, kept) in zip(st.columns(len(columns)), counts.items(), strict=True):
+    counts = run.table(table).counts(kinds)
+    for place, (name, kept) in zip(st.columns(len(kinds)), counts.items(), strict=True):
         with place:
             st.caption(name.replace("_", " "))
             parts: dict[str, tuple[str, Mapping[str, int]]] = {"kept": (charts.KEPT, kept)}
@@ -122,11 +126,9 @@ def _show_kinds(run: OpenRun, table: str, kinds: Sequence[str]) -> None:
 
 
 def _show_numbers(run: OpenRun, table: str, units: Mapping[str, str]) -> None:
-    found = {path: unit for path, unit in units.items() if path in run.table(table).numbers()}
-    run.table(table).read_values(list(found))
     st.subheader("Distributions", help="A click on a bar lists its rows.")
     places = st.columns(3)
-    for number, (path, unit) in enumerate(found.items()):
+    for number, (path, unit) in enumerate(units.items()):
         values = run.table(table).values(path)
         with places[number % 3]:
             if np.isnan(values).all():
@@ -153,7 +155,7 @@ def _click(figure: Any, key: str) -> Any:
 
 def _show_origin(run: OpenRun) -> None:
     with st.expander("Settings, sources and tables"):
-        st.dataframe([{"table": name, "rows": run.size(name)} for name in run.tables], hide_index=True)
+        show_table([{"table": name, "rows": run.size(name)} for name in run.tables])
         st.code("\n".join(run.sources), language=None)
         st.json(run.config, expanded=False)
 
@@ -179,7 +181,7 @@ def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance
     left, right = st.columns(2, gap="large")
     with left:
         st.subheader("Progress")
-        st.dataframe(
+        show_table(
             [
                 {
                     "table": name, "rows": run.size(name), "accepted": counts[name, "accept"],
@@ -187,12 +189,11 @@ def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance
                 }
                 for name in tables if run.size(name)
             ],
-            hide_index=True,
         )  # fmt: skip
         st.subheader(
             "Between people and filters", help="Rows of the tables passed all filters; those of rejected/ did not."
         )
-        st.dataframe(
+        show_table(
             [
                 {
                     "who": visible(each.who),
@@ -201,7 +202,6 @@ def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance
                 }
                 for each in with_filters(stances)
             ],
-            hide_index=True,
         )  # fmt: skip
     with right:
         st.subheader("Between people", help="Cohen's kappa: 1 is full agreement, 0 what chance gives.")
@@ -213,7 +213,7 @@ def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance
             for each in between_people(stances)
         ]  # fmt: skip
         if pairs:
-            st.dataframe(pairs, hide_index=True, column_config={"kappa": st.column_config.NumberColumn(format="%.2f")})
+            show_table(pairs, column_config={"kappa": st.column_config.NumberColumn(format="%.2f")})
         else:
             st.info("No row has been decided by two people.")
         _show_reasons(stances)
@@ -238,7 +238,7 @@ def _show_reasons(stances: Sequence[Stance]) -> None:
         }
         for each in found
     ]  # fmt: skip
-    st.dataframe(rows, hide_index=True, column_config={"kappa": st.column_config.NumberColumn(format="%.2f")})
+    show_table(rows, column_config={"kappa": st.column_config.NumberColumn(format="%.2f")})
 
 
 def _show_conflicts(decided: Merged) -> None:
@@ -251,7 +251,7 @@ def _show_conflicts(decided: Merged) -> None:
          "said": visible(", ".join(f"{who}: {what}" for who, what in each.sides))}
         for each in decided.conflicts
     ]  # fmt: skip
-    st.dataframe(rows, hide_index=True)
+    show_table(rows)
 
 
 def _share(part: int, whole: int) -> str:

@@ -4,7 +4,7 @@
 () => {
   if (window.trailforgePanes) return;
   window.trailforgePanes = true;
-  const PANES = ".paper > .body, .passage > .body";
+  const PANES = ".paper > .body, .passage > .body, .turn.folded > .text";
 
   const open = (pane) => {
     const mark = pane.querySelector("mark:not(.shared)");

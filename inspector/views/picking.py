@@ -14,7 +14,8 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from trailforge.inspector.showing import cells, kinds_of, more_of, ordered
+from trailforge.inspector.showing import cells, kinds_of, more_of, ordered, title_of
+from trailforge.inspector.views.frame import show_table
 from trailforge.pipelines.runs import OpenRun
 from trailforge.pipelines.runs.table_index import Found
 from trailforge.pipelines.search import HELP, LIKE, Term, add_term, can_compare, search_on, search_rows, write_search
@@ -127,15 +128,14 @@ def _show_list(
     column = st.column_config.Column
     steps = st.session_state.get(f"{table}.steps", 0)  # a list of a new name forgets what was chosen in the old one
     key = f"{table}.list.{first}.{steps}"
-    st.dataframe(
+    show_table(
         list(lines),
         key=key,
         on_select=partial(_choose, table, key, first),
         selection_mode="single-row",
         selection_default={"selection": {"rows": [place - first]}},
         height=min(height, 38 + 35 * len(lines)),
-        hide_index=True,
-        column_config={name: column(name.replace("_", " "), help=meanings.get(name)) for name in lines[0]},
+        column_config={name: column(title_of(name), help=meanings.get(name)) for name in lines[0]},
     )
 
 
@@ -185,7 +185,7 @@ def _order(run: OpenRun, shown: ShownTable, numbers: Sequence[int], line: DeltaG
         if end is None:
             return "as in the run"
         how = "A to Z" if end[0] in texts else "highest first" if end[1] else "lowest first"
-        return f"{end[0].replace('_', ' ')}, {how}"
+        return f"{title_of(end[0])}, {how}"
 
     chosen = line.selectbox(
         "Order",

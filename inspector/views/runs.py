@@ -15,7 +15,7 @@ from trailforge.inspector import charts
 from trailforge.inspector.roots import RowDifference, RunLine, RunPair, compare_runs, list_runs
 from trailforge.inspector.showing import describe
 from trailforge.inspector.views.drawing import Canvas, draw
-from trailforge.inspector.views.frame import open_page, page_of
+from trailforge.inspector.views.frame import open_page, page_of, show_table
 from trailforge.inspector.visible_text import escape_text, visible
 from trailforge.pipelines.runs import OpenRun, open_run, stamp_of
 from trailforge.schemas import InvalidInput
@@ -92,13 +92,13 @@ def _show_windows(root: Path) -> None:
         }
         for window in reversed(windows)
     ]
-    st.dataframe(rows, hide_index=True, height=min(320, 38 + 35 * len(rows)))
+    show_table(rows, height=min(320, 38 + 35 * len(rows)))
 
 
 def _open_chosen(lines: Sequence[RunLine]) -> None:
     shown = lines[:_MOST_LISTED]
-    event: Any = st.dataframe(
-        [_cells(line) for line in shown], hide_index=True, key="root.list", on_select="rerun",
+    event = show_table(
+        [_cells(line) for line in shown], key="root.list", on_select="rerun",
         selection_mode="single-row", height=min(460, 38 + 35 * len(shown)),
         column_config={
             "yield": st.column_config.NumberColumn(format="%.3f", help="Rows for each input."),
@@ -186,12 +186,12 @@ def _show_pair(root: Path) -> None:
     left, right = st.columns([2, 3], gap="large")
     with left:
         st.subheader("Figures")
-        st.dataframe(
+        show_table(
             [
                 {"figure": visible(name), "A": _told(one), "B": _told(other), "B - A": _difference(one, other)}
                 for name, (one, other) in pair.figures.items()
             ],
-            hide_index=True, height=38 + 35 * min(len(pair.figures), 14),
+            height=38 + 35 * min(len(pair.figures), 14),
         )  # fmt: skip
     with right:
         difference = _pick_difference(pair)
@@ -216,17 +216,19 @@ def _pick_difference(pair: RunPair) -> RowDifference | None:
     if not pair.table:
         st.info("The runs make different things: their rows do not compare.")
         return None
-    st.caption(f"{pair.same:,} rows of {pair.table} stand in both; of {len(pair.differing):,} sources they differ.")
+    st.caption(f"{pair.same:,} rows of {pair.table} stand in both.")
     if not pair.differing:
+        st.info("No row stands in one of them alone.")
         return None
+    st.caption(f"What else they made, by source ({len(pair.differing):,}):")
     shown = pair.differing[:_MOST_LISTED]
-    event: Any = st.dataframe(
+    event = show_table(
         [
             {"source": visible(each.source), "what": each.what, "rows of A": len(each.first),
              "rows of B": len(each.second)}
             for each in shown
         ],
-        hide_index=True, key="root.differing", on_select="rerun", selection_mode="single-row",
+        key="root.differing", on_select="rerun", selection_mode="single-row",
         selection_default={"selection": {"rows": [0]}}, height=min(530, 38 + 35 * len(shown)),
     )  # fmt: skip
     rows = event["selection"]["rows"]

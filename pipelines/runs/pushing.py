@@ -1,5 +1,5 @@
 """Send a finished run to a data set repository of the Hugging Face Hub: verified, in one commit, nothing but the data
-set.
+set, and in files of a size that readers like.
 
 What goes: the files of the manifest, the card with its figures, and `manifest.json`, `run.json` and the receipts, by
 which a copy can be verified. What stays: ledger, progress, curators' logs. Files of an earlier run, which the
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from trailforge.inference.provider import find_key_in_text
 from trailforge.pipelines.datasets import all_lists, all_tables
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.engine.shards import RECEIPTS, receipts_in
+from trailforge.pipelines.runs.compacting import compact_run
 from trailforge.pipelines.runs.finish import CARD, MANIFEST, read_manifest
 from trailforge.pipelines.runs.intake import SETTINGS
 from trailforge.pipelines.runs.verify import verify_run
@@ -38,6 +40,8 @@ XET = "HF_HUB_DISABLE_XET"
 """Environment variable that says whether large files go by the Hub's own storage. Where it is not set, they do to
 the public Hub alone."""
 _TOKENS = "https://huggingface.co/settings/tokens"
+_MANY_FILES = 200
+"""Files of rows from which on a run is sent as a compact copy: readers over a network open each by itself."""
 _TYPE = "dataset"
 _MAIN = "main"
 _SECRET_NAMES = ("_KEY", "_TOKEN", "_PASSWORD", "_SECRET")
@@ -98,18 +102,42 @@ def checked_files(folder: Path, repo: str) -> list[LocalFile]:
     ]
 
 
-def list_push(folder: Path, repo: str) -> list[str]:
+def list_push(folder: Path, repo: str, *, tell: Callable[[str], None]) -> list[str]:
     """Describe what a push would send: a line for each folder, for each file that is in none, and for all of them.
 
-    Raises as `checked_files`.
+    `tell`: gets a line where the run is sent in other files than its own. Raises as `checked_files`.
     """
-    files = checked_files(folder, repo)
     groups: dict[str, list[LocalFile]] = defaultdict(list)
-    for file in files:
-        table, slash, _ = file.name.partition("/")
-        groups[table + slash].append(file)
+    with _files_to_send(folder, repo, tell) as files:
+        for file in files:
+            table, slash, _ = file.name.partition("/")
+            groups[table + slash].append(file)
     lines = [f"{name:<24} {len(each):>5} {sum(f.size for f in each):>14,} bytes" for name, each in groups.items()]
     return [*lines, f"{len(files)} files, {megabytes(files)}, verified; nothing was sent to {repo}"]
+
+
+@contextmanager
+def _files_to_send(folder: Path, repo: str, tell: Callable[[str], None]) -> Iterator[list[LocalFile]]:
+    """The files of a run, or, where those with rows are many, of a compact copy, which is there until the block
+    ends."""
+    files = checked_files(folder, repo)  # of the run itself: a copy would have other hashes for what was changed in it
+    count = sum(file.name.endswith(".parquet") for file in files)
+    if count <= _MANY_FILES:
+        yield files
+        return
+    copy = folder.absolute().parent / f".{folder.absolute().name}.pushed"
+    try:
+        shutil.rmtree(copy, ignore_errors=True)
+        try:
+            made = compact_run(folder, copy)
+        except InvalidInput as error:
+            tell(f"{count:,} files of rows, which go as they are: {error.problem}")
+        else:
+            tell(f"{folder}: {made.before:,} files, which are sent as {made.after:,} large ones (trailforge compact)")
+            files = checked_files(copy, repo)
+        yield files
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
 
 
 def push(
@@ -122,10 +150,9 @@ def push(
     `InvalidInput` without a token or when the Hub is switched off, `HubError` when it refuses or cannot be reached.
     """
     api = _api()
-    files = checked_files(folder, repo)
-    tell(f"{folder}: {len(files)} files, {megabytes(files)}, verified")
     branch = revision or _MAIN
-    with _hub_errors(repo, branch):
+    with _files_to_send(folder, repo, tell) as files, _hub_errors(repo, branch):
+        tell(f"{folder}: {len(files)} files, {megabytes(files)}, verified")
         head = _prepare_branch(api, repo, branch, private)
         there = _tree(api, repo, branch)
         changed = [file for file in files if not _is_same(file, there.get(file.name))]

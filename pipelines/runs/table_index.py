@@ -129,24 +129,34 @@ class TableIndex:
         `path`: a column; a part of one, `reward.total`; what a filter measured, `filters.` and its name.
         Raises `InvalidInput` when the table has no such number.
         """
-        self.read_values([path])
+        self.read_ahead([path])
         return self._read["values", path]
 
-    def read_values(self, paths: Sequence[str]) -> None:
-        """Read several numbers in one reading of the table, so that `values` has them at hand. Raises as `values`."""
+    def read_ahead(self, paths: Sequence[str], columns: Sequence[str] = ()) -> None:
+        """Read several numbers and text columns in one reading of the table, so that `values` and `counts` have them at
+        hand. Raises as `values`."""
         found = {path: np.full(len(self), np.nan) for path in paths if ("values", path) not in self._read}
-        columns = list(dict.fromkeys(path.partition(".")[0] for path in found))
-        for column in columns:
-            self._check_column(column)
-        for first, batch in self._batches(columns) if columns else ():
+        counts = {column: Counter[str]() for column in columns if ("counts", column) not in self._read}
+        for path in (*found, *counts):
+            self._check_column(path.partition(".")[0])
+        wanted = dict.fromkeys([*(FILTERS if path.startswith(f"{FILTERS}.") else path for path in found), *counts])
+        for first, batch in self._batches([*wanted]) if wanted else ():
+            for column, count in counts.items():
+                for each in pc.value_counts(batch.column(column)).to_pylist():
+                    count[each["values"]] += each["counts"]
             for path, values in found.items():
                 column, *parts = path.split(".")
+                if column not in batch.schema.names:  # it has no such part
+                    raise InvalidInput("no number in this table", field=path)
                 array = batch.column(column)
                 if column == FILTERS and len(parts) == 1:
                     rows, scores, _ = _scores(array, parts[0])
                     values[first + rows] = scores
                 else:
                     values[first : first + len(array)] = _numbers(array, parts, path)
+        for column, count in counts.items():
+            del count[None]  # type: ignore[arg-type]
+            self._read["counts", column] = Counter(dict(count.most_common()))
         self._read.update({("values", path): values for path, values in found.items()})
 
     @_kept
@@ -184,17 +194,7 @@ class TableIndex:
 
         One reading covers all columns that were not counted before.
         """
-        unknown = [column for column in columns if ("counts", column) not in self._read]
-        total: dict[str, Counter[str]] = {column: Counter() for column in unknown}
-        for column in unknown:
-            self._check_column(column)
-        for _, batch in self._batches(unknown) if unknown else ():
-            for column, values in zip(batch.schema.names, batch.columns, strict=True):
-                for each in pc.value_counts(values).to_pylist():
-                    total[column][each["values"]] += each["counts"]
-        for column, each in total.items():
-            del each[None]
-            self._read["counts", column] = Counter(dict(each.most_common()))
+        self.read_ahead((), columns)
         return {column: self._read["counts", column] for column in columns}
 
     def json_texts(self, column: str, fields: Sequence[str], *, among: Set[str]) -> list[tuple[str, ...]]:
@@ -220,16 +220,19 @@ class TableIndex:
         return [first + place for first, batch in self._batches([column]) for place in _places(batch.column(0), value)]
 
     def select(self, columns: Sequence[str], among: tuple[str, Sequence[str]] | None = None) -> pa.Table:
-        """Some columns of all rows; with `among`, of the rows whose text column has one of the values."""
+        """Some columns of all rows, or parts of columns (`episode.question`); with `among`, of the rows whose text
+        column has one of the values."""
         wanted = [*columns, among[0]] if among and among[0] not in columns else list(columns)
         for column in wanted:
-            self._check_column(column)
+            self._check_column(column.partition(".")[0])
+        names = list(dict.fromkeys(column.partition(".")[0] for column in columns))
         values = pa.array(among[1], pa.string()) if among else None
         parts = []
         for _, batch in self._batches(wanted):
             mask = pc.is_in(batch.column(among[0]), value_set=values) if among else None
-            parts.append((batch if mask is None else batch.filter(mask)).select(list(columns)))
-        return pa.Table.from_batches(parts, pa.schema([self.schema.field(name) for name in columns]))
+            parts.append((batch if mask is None else batch.filter(mask)).select(names))
+        schema = parts[0].schema if parts else pa.schema([self.schema.field(name) for name in names])
+        return pa.Table.from_batches(parts, schema)
 
     def search(
         self, text: str, *, first: int = 0, count: int = 100, seconds: float = 2.0, near: Sequence[int] = ()

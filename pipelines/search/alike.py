@@ -27,8 +27,8 @@ MOST_CHARACTERS = 300_000
 """Number of characters that are encoded at once: about ten seconds of MiniLM on two cores."""
 _LONGEST = 1_000
 """Characters of a row that are compared: what encoders of sentences read of a text."""
-_READ = (("question",), ("title", "text"), ("theme",), ("query",))
-"""By which fields rows are compared: the first of these that a table has."""
+_READ = (("question",), ("episode.question",), ("title", "text"), ("theme",), ("query",))
+"""By which fields, or parts of them, rows are compared: the first of these that a table has."""
 _PAYLOAD = "payload"
 """Column that holds a whole row as JSON."""
 
@@ -103,8 +103,12 @@ def _open_encoder(run: OpenRun) -> Encoder | None:
 
 
 def _fields(names: Sequence[str]) -> tuple[str, ...]:
-    known = next((fields for fields in _READ if fields[0] in names), ())
-    return tuple(name for name in known if name in names) or ((_PAYLOAD,) if _PAYLOAD in names else ())
+    known = next((fields for fields in _READ if _column(fields[0]) in names), ())
+    return tuple(name for name in known if _column(name) in names) or ((_PAYLOAD,) if _PAYLOAD in names else ())
+
+
+def _column(path: str) -> str:
+    return path.partition(".")[0]
 
 
 def _texts(run: OpenRun, table: str) -> list[str]:
@@ -114,7 +118,15 @@ def _texts(run: OpenRun, table: str) -> list[str]:
 
 
 def _text(row: Mapping[str, Any]) -> str:
-    return "\n".join(str(row[name]) for name in _fields(list(row)) if row[name])
+    known = (_value(row, path) for path in _fields(list(row)))
+    return "\n".join(str(each) for each in known if each)
+
+
+def _value(row: Mapping[str, Any], path: str) -> Any:
+    value: Any = row
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
 def _row_in(payload: str) -> Mapping[str, Any]:

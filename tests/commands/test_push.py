@@ -18,6 +18,7 @@ from tests.support.fake_hub import TOKEN, Hub, Repo, running_hub
 from trailforge.commands import operate
 from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.pipelines.engine.files import sha256_of
+from trailforge.pipelines.runs import pushing
 from trailforge.pipelines.runs.pushing import TOKEN as VARIABLE
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import CountMismatch, HubError, InvalidInput, TrailforgeError
@@ -88,6 +89,42 @@ def test_a_run_goes_in_one_commit_that_verifies_and_a_second_push_sends_nothing(
         (tmp_path / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "copy" / name).write_bytes(content)
     assert verify_run(tmp_path / "copy").problems == []
+
+
+def test_a_run_of_many_files_goes_in_few_large_ones_and_nothing_is_left_beside_it(
+    finished_run: FinishedRun,  # noqa: F811
+    hub: Hub,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = finished_run.folder
+    own = sorted(path.name for path in folder.glob("*/*.parquet"))
+    monkeypatch.setattr(pushing, "_MANY_FILES", len(own) - 1)
+    beside = sorted(folder.parent.iterdir())
+    listed, told = run(folder, "--repo", REPO, "--dry-run"), run(folder, "--repo", REPO)
+    assert "which are sent as" in listed and "which are sent as" in told
+    sent = there(hub.repos[REPO])
+    assert f"{len(sent)} files, " in listed and sum(name.endswith(".parquet") for name in sent) < len(own)
+    for name, content in sent.items():
+        (tmp_path / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "copy" / name).write_bytes(content)
+    assert verify_run(tmp_path / "copy").problems == []
+    assert "nothing was sent" in run(folder, "--repo", REPO) and {*folder.parent.iterdir()} == {
+        *beside,
+        tmp_path / "copy",
+    }
+
+
+def test_a_run_of_many_files_that_is_no_more_what_it_was_is_not_made_compact(
+    finished_run: FinishedRun,  # noqa: F811
+    hub: Hub,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pushing, "_MANY_FILES", 0)
+    next(finished_run.folder.glob("sft/*.parquet")).unlink()
+    with pytest.raises(CountMismatch, match="nothing was sent"):
+        run(finished_run.folder, "--repo", REPO)
+    assert REPO not in hub.repos
 
 
 def test_what_people_put_beside_receipts_is_not_sent(finished_run: FinishedRun, hub: Hub) -> None:  # noqa: F811

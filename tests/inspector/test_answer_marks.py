@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trailforge.inspector.views.html import html_of
 from trailforge.inspector.visible_text import mark_spans
+from trailforge.pipelines.show import Conversation
 from trailforge.pipelines.show.marks import Marked, find_stating, spans, telling_first
-from trailforge.schemas import Passage
+from trailforge.schemas import Message, Passage
 
 
 def marks(*answers: str, kind: str = "gold") -> Marked:
@@ -42,6 +44,20 @@ def test_passages_that_hold_an_answer_come_first_in_their_order() -> None:
     assert [(rank, each.id, telling) for rank, each, telling in ranked] == [
         (2, "1", True), (4, "3", True), (1, "0", False), (3, "2", False),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        ("<search>Lang</search> so", "query", "Lang"),
+        ("<|begin_search_query|>Lang<|end_search_query|> so", "query", "Lang"),
+        ("<think>hm</think><answer>Wien</answer>", "answered", "Wien"),
+        ("<open>p001</open>", "query", "p001"),
+    ],
+)
+def test_what_stands_between_tags_is_told_apart(text: str, kind: str, said: str) -> None:
+    shown = html_of(Conversation([Message(role="assistant", content=text, train=True)]))
+    assert f'<span class="said {kind}">{said}</span>' in shown and shown.count(f"said {kind}") == 1
 
 
 @given(st.text(max_size=200), st.text(max_size=12))

@@ -6,10 +6,12 @@ import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
 
+from trailforge.inspector import server
 from trailforge.inspector.server import PASSWORD, check_port, check_reach, is_shared, serve
 from trailforge.schemas import InvalidInput, OutputError
 
@@ -66,6 +68,15 @@ def test_a_page_without_password_is_reached_by_the_names_of_this_machine(
     assert sys.argv == ["page.py", "run", "ann"] and started["server.address"] == host
     assert started.get("server.allowedHosts") == hosts
     assert is_shared(host, is_behind_proxy=is_behind_proxy) == (hosts is None)
+
+
+def test_the_page_is_imported_ahead_of_its_first_visit(
+    started: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported: Queue[str] = Queue()
+    monkeypatch.setattr(server, "import_module", imported.put)
+    serve(Path("page.py"), [], host="127.0.0.1", port=8501, module="trailforge.inspector.page")
+    assert imported.get(timeout=60) == "trailforge.inspector.page"
 
 
 def test_an_origin_elsewhere_makes_the_server_ask_nobody(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,8 +14,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.graph_questions import question as kg_question
+from tests.support.rows import trajectory
 from trailforge.pipelines.runs.table_index import TableIndex, tables_of
-from trailforge.schemas import FilterScore, InvalidInput, KgQuestion, Question, RejectedRow, to_dict, write_parquet
+from trailforge.schemas import (
+    FilterScore,
+    InvalidInput,
+    KgQuestion,
+    Question,
+    RejectedRow,
+    Trajectory,
+    to_dict,
+    write_parquet,
+)
 
 
 def question(number: int, **changes: object) -> Question:
@@ -172,6 +183,19 @@ def test_values_are_counted(tmp_path: Path) -> None:
     assert index.json_texts("payload", ["kind", "y"], among={"kind", "y"}) == [("x", "z")]
     assert index.json_texts("payload", ["kind"], among={"kind"}) == [("x",)]
     assert index.numbers() == ["score"]
+
+
+def test_numbers_and_counts_are_read_ahead_in_one_reading_of_their_own_parts(tmp_path: Path) -> None:
+    rows = [trajectory(uid=f"u{n}", reward=replace(trajectory().reward, total=n / 4)) for n in range(3)]
+    write(tmp_path, "mcts_trajectories", Trajectory, rows)
+    index = TableIndex(tmp_path, "mcts_trajectories")
+    index.read_ahead(["reward.total", "num_hops"], ["kind", "origin"])
+    for path in (tmp_path / "mcts_trajectories").iterdir():
+        path.unlink()  # nothing is read again
+    assert index.values("reward.total").tolist() == [0.0, 0.25, 0.5] and index.values("num_hops").tolist() == [2] * 3
+    assert index.counts(["kind", "origin"]) == {"kind": {"correct": 3}, "origin": {rows[0].origin: 3}}
+    with pytest.raises(InvalidInput, match="not a readable"):
+        index.values("reward.f1")
 
 
 def test_what_filters_measured_is_a_number_of_a_row(tmp_path: Path) -> None:

@@ -444,6 +444,18 @@ def test_a_preview_that_kept_nothing_shows_what_was_rejected_and_why(
     assert printed.count("no_answer") == 3 and "not in 2" in printed and "not in 3" not in printed
 
 
+def test_a_rejection_of_which_no_row_came_shows_what_was_worked_on(tmp_path: Path) -> None:
+    unsolved = replace(REJECTED, uid="q1", stage="solve", payload=json.dumps({"question_id": "q1"}))
+    unasked = replace(unsolved, uid="q3", stage="search", payload=json.dumps({"question_id": "q3"}))
+    asked = replace(QUESTION, id="q3", question="Who asked this?")
+    unknown = replace(unsolved, uid="q9")
+    tables = {"trees": [TREE], "inputs": [asked], "rejected": [unsolved, unasked, unknown]}
+    run = opened(write_run(tmp_path, "mcts_trajectories", **tables), "mcts_trajectories")
+    texts = [shown(terminal.row(run, "rejected", number)) for number in range(3)]
+    assert QUESTION.question in texts[0] and "2 rollouts" in texts[0] and "Who asked this?" in texts[1]
+    assert "question_id" in texts[2] and "?" not in texts[2]
+
+
 def test_an_id_is_found_in_whatever_table_has_it(trajectories: OpenRun) -> None:
     rejected = find_rows(trajectories, id="r1")
     assert (rejected.table, rejected.numbers) == ("rejected", (0,))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from matplotlib import image
 
 from tests.support.evaluations import evaluation, play_cell, whole_folder, write_folder
 from trailforge.evaluation.results.report import describe_table, draw_plots, write_report
@@ -89,6 +91,14 @@ def test_costs_that_nobody_knows_are_not_drawn_and_not_made_up() -> None:
     assert set(draw_plots(table)) == {f"plots/{PLOTS[0]}.png", f"plots/{PLOTS[2]}.png"}
     report = describe_table(table)
     assert "not known, so no cost is" in report and "| cost |" not in report
+
+
+def test_plots_for_a_dark_page_have_no_ground_and_light_ink() -> None:
+    table = make_table(evaluation(), play_cell("search_o1", "dense"))
+    for is_dark in (False, True):
+        (pixels, *_) = (image.imread(io.BytesIO(png)) for png in draw_plots(table, is_dark=is_dark).values())
+        solid = pixels[pixels[..., 3] == 1][:, :3]
+        assert (pixels[0, 0, 3] == 0) == is_dark == (solid.max(axis=1).min() > 0.5)
 
 
 def test_names_are_no_markup_in_the_report() -> None:

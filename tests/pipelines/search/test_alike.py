@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from tests.generators.agent_trajectories.made_rows import row_of
 from tests.support.rows import QUESTION
 from trailforge.pipelines.runs.finished import OpenRun, open_run
 from trailforge.pipelines.runs.intake import Settings
 from trailforge.pipelines.search import alike
+from trailforge.pipelines.search.alike import can_compare
 from trailforge.pipelines.search.rows import all_rows, search_on, search_rows
-from trailforge.schemas import InvalidInput, Question, RejectedRow, to_dict, write_parquet
+from trailforge.schemas import AgentTrajectory, InvalidInput, Question, RejectedRow, to_dict, write_parquet
 
 ASKED = {
     "boat": "Which stream carries ships through Vienna?",
@@ -66,6 +68,16 @@ def test_without_an_encoder_by_the_words_that_rows_share(tmp_path: Path) -> None
     search_on(run, "inputs", "like:money")
     assert search_rows(run, "inputs", "like:money").rows == before.rows
     assert search_rows(run, "rejected", "like:r0").rows == (0, 2)
+
+
+def test_agents_episodes_are_compared_by_what_they_were_asked(tmp_path: Path) -> None:
+    (tmp_path / "agent_trajectories").mkdir()
+    made = row_of()
+    rows = [replace(made, uid=id, episode=replace(made.episode, question=text)) for id, text in ASKED.items()]
+    write_parquet(tmp_path / "agent_trajectories" / "part-00000.parquet", AgentTrajectory, rows)
+    run = run_of(tmp_path, {"kind": "bm25"})
+    assert can_compare(run, "agent_trajectories")
+    assert search_rows(run, "agent_trajectories", "like:money").rows[:2] == (3, 1)
 
 
 @pytest.mark.parametrize(
