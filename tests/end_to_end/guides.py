@@ -31,6 +31,7 @@ PARSED = {
     "train sft sets/all --preset msearcher --out trained/sft --launcher accelerate": "processes: `test_two_processes`",
     "train rl sets/all --preset msearcher-local": "vLLM on a GPU; `test_rl` trains without",
     "evaluate hotpotqa.jsonl.gz": "encoders of a hub, and a hosted model that builds four back ends",
+    "doctor --makes nightly": "fetches the encoders of a night from a hub; `test_doctor` examines others",
     "fetch-documents": "asks arXiv and feeds; `test_fetching` has their replies",
 }
 """Commands, by how they begin, that are only parsed, and why."""
@@ -117,7 +118,6 @@ HOW = {
     "train dpo": How(more=TINY),
     "serve-search": How(serves=True),
     "serve-model": How(serves=True),
-    "doctor --makes": How("nightly"),
 }
 """By the longest beginning."""
 
