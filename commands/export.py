@@ -13,6 +13,7 @@ TRAINING_SET_EPILOG = """Examples:\n
     trailforge training-set datasets_out/demo --out sets/demo\n
     trailforge training-set out/musique out/bundles out/kg --out sets/all --tokenizer Qwen/Qwen2.5-7B-Instruct\n
     trailforge training-set out/musique out/kg --out sets/mixed --mix mcts_trajectories=2 --mix kg_trajectories=1\n
+    trailforge training-set out/may out/june --out sets/mixed --mix out/may=1 --mix out/june=3      run by run\n
     trailforge training-set out/musique out/kg --out sets/graph --protocol graph_r1     all of it for preset ragsearch\n
     trailforge training-set --questions musique_train.jsonl --protocol react --out sets/rl     RL without a run\n
     trailforge training-set out/musique --out sets/msearcher --segments                 a row of each turn (3.2.1)\n
@@ -41,7 +42,10 @@ _Questions = Annotated[
 _Order = Annotated[Literal["curriculum", "shuffled"], typer.Option(help="Order of rows: easy ones first, or random.")]
 _Mix = Annotated[
     list[str] | None,
-    typer.Option(help="Weight of a data set, as DATASET=WEIGHT; surplus rows are dropped. Repeatable."),
+    typer.Option(
+        help="Weight of a data set, or of one run by its folder; surplus rows are dropped. Repeatable.",
+        metavar="DATASET=WEIGHT|RUN=WEIGHT",
+    ),
 ]
 _Benchmark = Annotated[list[Path] | None, typer.Option(help="File of questions to keep out of training. Repeatable.")]
 _LeaveOut = Annotated[
@@ -215,12 +219,12 @@ def register(root: typer.Typer) -> None:
 def _share(text: str) -> Any:
     from trailforge.training.sets import Share
 
-    dataset, equals, weight = text.partition("=")
+    part, equals, weight = text.rpartition("=")
     try:
-        return Share(dataset=dataset.strip(), weight=float(weight))
+        return Share(part=part.strip(), weight=float(weight))
     except ValueError as error:
         wrong = text if equals else f"{text} (no `=`)"
-        raise typer.BadParameter(f"{wrong!r}: expected DATASET=WEIGHT", param_hint="--mix") from error
+        raise typer.BadParameter(f"{wrong!r}: expected DATASET=WEIGHT or RUN=WEIGHT", param_hint="--mix") from error
 
 
 def _bounds(pass_rate: str | None, calls: str | None, writings: str | None) -> dict[str, Any]:

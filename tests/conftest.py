@@ -33,7 +33,7 @@ _PINNED = {
 _SHARED = {
     "demo": [
         *(f"end_to_end/test_{name}.py" for name in ("demo", "document_bundles", "equal_rewards", "inspect")),
-        *(f"end_to_end/test_{name}.py" for name in ("kg_trajectories", "kg_questions", "readme")),
+        *(f"end_to_end/test_{name}.py" for name in ("kg_trajectories", "kg_questions", "readme", "guides")),
     ],
     "prefect": [
         *(f"end_to_end/test_{name}.py" for name in ("schedule", "nightly", "replanned_night")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,7 @@ license = "Apache-2.0"
 [tool.other]
 version = "0.0.1"
 """
+README = "# Hi\n\nRead [the guide](docs/guide.md).\n"
 NOTES = "# Changelog\n\n## 2.0.0 (2026-11-30)\n\n### New\n\n- A thing.\n\n## 1.0.0 (2026-01-01)\n\n- The first.\n"
 
 
@@ -33,8 +35,9 @@ NOTES = "# Changelog\n\n## 2.0.0 (2026-11-30)\n\n### New\n\n- A thing.\n\n## 1.0
 def tree(tmp_path: Path) -> Path:
     """A small project, committed, with our script and the environment of these tests."""
     (tmp_path / ".ci").mkdir()
-    shutil.copy(ROOT / ".ci/release", tmp_path / ".ci")
-    files = {"pyproject.toml": PROJECT, "CHANGELOG.md": NOTES, "README.md": "# Hi\n", ".gitignore": ".venv\ndist/\n"}
+    for name in (".ci/release", ".ci/index_readme.py"):
+        shutil.copy(ROOT / name, tmp_path / ".ci")
+    files = {"pyproject.toml": PROJECT, "CHANGELOG.md": NOTES, "README.md": README, ".gitignore": ".venv\ndist/\n"}
     for name, text in {**files, "trailforge/__init__.py": ""}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -86,6 +89,37 @@ def test_a_tag_is_set_once(tree: Path) -> None:
     git(tree, "tag", "v2.0.0")
     code, error = release(tree)
     assert code == 1 and "the tag v2.0.0 is there" in error and len(error.splitlines()) == 1, error
+
+
+def index_readme(tree: Path, urls: str) -> str:
+    """README.md as the release writes it for an index."""
+    (tree / "pyproject.toml").write_text(f"{PROJECT}\n[project.urls]\n{urls}\n")
+    text = "# Hi\n\n![A page](docs/a.png)\n[docs/b.md](docs/b.md#c), [its guide](docs/b.md), [x](https://x.y/z).\n"
+    (tree / "README.md").write_text(text)
+    subprocess.run([sys.executable, ROOT / ".ci/index_readme.py", tree], check=True)
+    return (tree / "README.md").read_text()
+
+
+def test_on_an_index_the_links_of_the_readme_lead_to_the_tag(tree: Path) -> None:
+    said = index_readme(tree, 'Repository = "https://example.org/forge/"')
+    assert "![A page](https://example.org/forge/raw/v2.0.0/docs/a.png)" in said
+    assert "[docs/b.md](https://example.org/forge/blob/v2.0.0/docs/b.md#c)" in said and "[x](https://x.y/z)" in said
+
+
+def test_without_a_repository_they_are_the_paths_of_the_sdist(tree: Path) -> None:
+    """All of which it has."""
+    said = index_readme(tree, "")
+    assert said.startswith("# Hi\n\n*Paths are those of the source distribution (`pip download --no-deps ")
+    assert "*A page*\n`docs/b.md#c`, its guide (`docs/b.md`), [x](https://x.y/z)." in said
+    named = {
+        target.partition("#")[0] for target in re.findall(r"\]\((?!\w+:)([^)]+)\)", (ROOT / "README.md").read_text())
+    }
+    _, *rules = [line.split() for line in (ROOT / "MANIFEST.in").read_text().splitlines()]
+    whole = {name for kind, *names in rules if kind == "include" for name in names}
+    (kinds,) = [patterns for kind, folder, *patterns in rules if (kind, folder) == ("recursive-include", "docs")]
+    assert named and not {
+        name for name in named - whole if not (name.startswith("docs/") and f"*{Path(name).suffix}" in kinds)
+    }
 
 
 @pytest.mark.skipif(os.environ.get("CI") != "true", reason="asks the package index, which CI alone does")

@@ -1,4 +1,4 @@
-"""The commands that the guides print are ones that the program takes."""
+"""The commands that the guides print are ones that the program takes; `tests/end_to_end/test_guides.py` runs them."""
 
 from __future__ import annotations
 
@@ -38,10 +38,13 @@ def blocks(guide: str, language: str) -> list[str]:
 
 
 def commands() -> list[list[str]]:
-    """Words after `trailforge` of each command in the guides."""
-    lines = [
-        line for guide in GUIDES for block in blocks(guide, "bash") for line in block.replace("\\\n", " ").splitlines()
-    ]
+    """Those of all guides."""
+    return [words for guide in GUIDES for words in commands_of(guide)]
+
+
+def commands_of(guide: str) -> list[list[str]]:
+    """Words after `trailforge` of each command in a guide."""
+    lines = [line for block in blocks(guide, "bash") for line in block.replace("\\\n", " ").splitlines()]
     for short, whole in ELIDED.items():
         lines = [line.replace(short, whole) for line in lines]
     found = [shlex.split(line, comments=True) for line in lines]

@@ -68,10 +68,18 @@ class Running:
     """A command in a session of its own, with the part of `subprocess.Popen` that tests use."""
 
     def __init__(
-        self, arguments: Sequence[str], environment: Mapping[str, str], out: Path, err: Path, module: str = "trailforge"
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        out: Path,
+        err: Path,
+        module: str = "trailforge",
+        folder: Path = ROOT,
     ) -> None:
-        """Standard output and standard error are appended to `out` and `err`. `module`: what is run in its place."""
-        given = (module, list(arguments), dict(environment), str(out), str(err))
+        """Standard output and standard error are appended to `out` and `err`. `module`: what is run in its place.
+        `folder`: in which it runs.
+        """
+        given = (module, list(arguments), dict(environment), str(out), str(err), str(folder))
         self._process = processes.Process(target=_run, args=given)
         # A page under test leaves its script as the main module, which the fork would run.
         with mock.patch.dict(sys.modules, {"__main__": ModuleType("__main__")}):
@@ -110,12 +118,12 @@ class Running:
         os.kill(self.pid, sent)
 
 
-def _run(module: str, arguments: list[str], environment: dict[str, str], out: str, err: str) -> None:
+def _run(module: str, arguments: list[str], environment: dict[str, str], out: str, err: str, folder: str) -> None:
     """Be `python -m MODULE ARGUMENTS`, in the fork."""
     os.setsid()
     os.environ.clear()
     os.environ.update(environment)
-    os.chdir(ROOT)
+    os.chdir(folder)
     for number, path in ((0, os.devnull), (1, out), (2, err)):
         opened = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         os.dup2(opened, number)

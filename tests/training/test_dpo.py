@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -84,10 +85,22 @@ def test_the_loss_is_on_the_agents_turns_from_where_the_two_part(
     assert "<search>" not in seen[0][0] and "<search>" in seen[1][0]
 
 
-def test_the_better_ends_become_likelier(pairs: Path, tiny_model: Path, tmp_path: Path) -> None:
-    """The first loss is that of a model that is its own reference, ln 2; then it falls."""
+def test_the_better_ends_become_likelier(
+    pairs: Path, tiny_model: Path, tmp_path: Path, tokenizer: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first loss is that of a model that is its own reference, ln 2; then it falls. What the steps take was said
+    before them, the time as a lower bound.
+    """
     model = train_dpo(pairs, recipe(epochs=6), tmp_path / "out", base_model=str(tiny_model))
     found = json.loads((tmp_path / "out" / "training.json").read_text())
+    examples, _ = tokenise_pairs(tokenizer, PAIRS, 1024)
+    tokens = sum(len(each["chosen_ids"]) + len(each["rejected_ids"]) for each in examples)
+    trained = sum(sum(each["chosen_mask"]) + sum(each["rejected_mask"]) for each in examples)
+    said = re.search(
+        rf"4 pairs, {tokens:,} tokens, {trained:,} of them trained; 6 steps of 4 pairs, each at least "
+        r"([\d.]+) s here and about 0\.\d GB of memory", capsys.readouterr().err,
+    )  # fmt: skip
+    assert said is not None and 6 * float(said[1]) <= found["seconds"]
     assert found["losses"][0] == pytest.approx(math.log(2), abs=1e-5)
     assert len(found["losses"]) == 6 and found["losses"][-1] < 0.5 * found["losses"][0]
     assert found["accuracies"][-1] == 1.0 and (model / "tokenizer.json").is_file()

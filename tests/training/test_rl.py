@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 from collections import Counter
 from collections.abc import Callable
@@ -194,8 +195,10 @@ def test_the_ragsearch_preset_trains_on_questions_of_all_data_sets(
     assert sum(int((inputs["advantages"] > 0).sum()) for inputs in seen) == 6
 
 
-def test_a_training_goes_on_over_the_same_documents_only(questions: Path, tiny_model: Path, tmp_path: Path) -> None:
-    """And with the same loss."""
+def test_a_training_goes_on_over_the_same_documents_only(
+    questions: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And with the same loss. What its steps take is said before them."""
 
     def train(searched: str, *, resume: bool = True, **of_rl: Any) -> None:
         train_rl(
@@ -210,6 +213,13 @@ def test_a_training_goes_on_over_the_same_documents_only(questions: Path, tiny_m
         )
 
     train("one", resume=False)
+    said = re.search(
+        r"8 questions; 1 steps of 2, each with 8 episodes of up to 1,500 tokens after a prompt of \d+ to \d+, "
+        r"searches: 8 at one a hop, 24 at most, one update on all of them; to train on 1,000 tokens takes at least "
+        r"([\d.]+) s here",
+        capsys.readouterr().err,
+    )
+    assert said is not None and float(said[1]) <= result(tmp_path / "out")["seconds"]
     with pytest.raises(OutputError, match=r"other settings \(searched\)"):
         train("another")
     with pytest.raises(OutputError, match=r"other settings \(config\)"):

@@ -34,6 +34,7 @@ from trailforge.training.sets.conversations import collect_sft, collect_wrong, c
 from trailforge.training.sets.difficulty import NOT_MEASURED, Measured
 from trailforge.training.sets.files import SPLITS, TABLES, SetInput, SetManifest, TableRows
 from trailforge.training.sets.judging import RowJudge
+from trailforge.training.sets.mixture import Mixed, Mixture, read_mixture
 from trailforge.training.sets.notes import Notes, names_in, note_of, read_notes
 from trailforge.training.sets.order import (
     Books,
@@ -93,7 +94,7 @@ def make_training_set(
         )
     runs = open_runs(folders) if folders or not questions else []
     asked = {path: read_asked(path, column_map) for path in questions}
-    judge = RowJudge(config, measured)
+    mixture, judge = _mixture(config, runs, questions), RowJudge(config, measured)
     with new_folder(out) as folder:
         staging = folder / ".staged"
         staging.mkdir()
@@ -113,7 +114,7 @@ def make_training_set(
                 collect_wrong(runs, sft, judge, wanted, config.seed, staging / "wrong")
             _collect_rl(runs, asked, rl, judge, notes, measured, config, tell)
             _collect_pairs(runs, pairs, judge, notes, tell)
-            _place(tables, config)
+            _place(tables, config, mixture)
             files = [file for table in tables for file in table.write(folder, config, tell)]
         rejected.close()
         shutil.rmtree(staging)
@@ -261,13 +262,19 @@ def _collect_pairs(runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge
         table.lines.append(books.line(total))
 
 
-def _place(tables: Sequence[SetTable], config: ViewConfig) -> None:
+def _mixture(config: ViewConfig, runs: Sequence[FinishedRun], questions: Sequence[Path]) -> Mixture:
+    given = [Mixed(path=run.folder, dataset=run.dataset, origin=run.manifest_sha256) for run in runs]
+    files = [Mixed(path=path, dataset=name_of(path), origin=sha256_of(path)) for path in questions]
+    return read_mixture(config.mix, [*given, *files])
+
+
+def _place(tables: Sequence[SetTable], config: ViewConfig, mixture: Mixture) -> None:
     if not any(table.entries for table in tables):
         raise NothingLeft(f"no rows are left {_reasons(tables)}")
     sft, *others = ({entry.key for entry in table.entries} for table in tables)
     validation = held_out(sft, set().union(*others), config.validation_share, config.seed)
     for table in tables:
-        table.place(validation, config)
+        table.place(validation, config, mixture)
 
 
 def _reasons(tables: Sequence[SetTable]) -> str:

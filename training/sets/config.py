@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from trailforge.pipelines import dataset_names
 from trailforge.protocols.browse import TRAINED_PROTOCOLS, asking_of
 from trailforge.rewards.episode import reward_preset
 from trailforge.schemas import ErrorType, InvalidInput
@@ -25,11 +24,12 @@ TEXT_PROTOCOLS = tuple(name for name in TRAINED_PROTOCOLS if asking_of(name).sea
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The share of the rows for training that a data set is to have."""
+    """The share of the rows for training that a part of them is to have."""
 
-    dataset: str
+    part: str
+    """The name of a data set, or the folder of a run or file of questions."""
     weight: float
-    """The data set's weight against the weights of the others."""
+    """The part's weight against the weights of the others."""
 
 
 WritingKind = Literal["tags", "native", "renamed"]
@@ -111,7 +111,8 @@ class ViewConfig:
     order: Order = "curriculum"
     """The order of the rows. `curriculum`: easy rows first, see `training.sets.order`."""
     mix: tuple[Share, ...] = ()
-    """The proportion of data sets. They are cut down to it, and no row is doubled; empty: all rows are taken."""
+    """The proportion of runs, or of data sets. They are cut down to it, and no row is doubled; empty: all rows are
+    taken."""
     protocol: str | None = None
     """The protocol in which questions without options are asked; None: that of their data set.
 
@@ -197,10 +198,8 @@ class ViewConfig:
         if self.reward is not None:
             reward_preset(self.reward)
         for share in self.mix:
-            if share.dataset not in dataset_names():
-                known = ", ".join(dataset_names())
-                raise InvalidInput(f"no data set {share.dataset!r}; there are {known}", field="mix")
             if not (math.isfinite(share.weight) and share.weight > 0):
-                raise InvalidInput(f"{share.dataset}: expected a weight above 0, got {share.weight}", field="mix")
-        if len({share.dataset for share in self.mix}) < len(self.mix):
-            raise InvalidInput("a data set has two weights", field="mix")
+                raise InvalidInput(f"{share.part}: expected a weight above 0, got {share.weight}", field="mix")
+        for share in self.mix:
+            if sum(other.part == share.part for other in self.mix) > 1:
+                raise InvalidInput(f"{share.part} has two weights", field="mix")

@@ -1,5 +1,4 @@
-"""The order of learning, made from that of runs: which rows are held out, which the mixture leaves out, and how others
-follow.
+"""The order of learning, made from that of runs: which rows are held out, and how the others follow.
 
 Rows wait on disk (`Staged`), since they may not fit in memory; an `Entry` is what has to be known of one to place it.
 """
@@ -21,7 +20,6 @@ from trailforge.rewards import normalize_answer
 from trailforge.schemas import (
     Count,
     FileEntry,
-    InvalidInput,
     RejectedRow,
     StageCount,
     Verdict,
@@ -29,7 +27,7 @@ from trailforge.schemas import (
     to_dict,
     write_parquet,
 )
-from trailforge.training.sets.config import Order, Share
+from trailforge.training.sets.config import Order
 
 Identity = tuple[str, str]
 """What makes questions of all runs the same: the whole text, options included, and the gold answer.
@@ -46,6 +44,8 @@ class Entry:
     """The number by which the row is found again."""
     uid: str
     dataset: str
+    origin: str
+    """Where it came from: the hash of a run's manifest, or of a file."""
     key: str
     """The `question_key` of the row's question."""
     stage: int
@@ -83,27 +83,6 @@ def held_out(trained: Collection[str], others: Collection[str], share: float, se
         wanted = max(1, round(share * len(ordered))) if share else 0
         found.update(ordered[: max(0, min(wanted, len(ordered) - 1))])
     return found
-
-
-def mixed(entries: Sequence[Entry], mix: Sequence[Share], seed: int) -> tuple[list[Entry], list[Entry]]:
-    """Separate the rows that stay from those that are too many of their data set.
-
-    Raises `InvalidInput` for a data set without weight.
-    """
-    if not mix or not entries:
-        return list(entries), []
-    counts = Counter(entry.dataset for entry in entries)
-    weights = {share.dataset: Fraction(str(share.weight)) for share in mix if counts[share.dataset]}
-    if missing := sorted(counts.keys() - weights.keys()):
-        raise InvalidInput(f"no weight for {', '.join(missing)}", field="mix")
-    unit = min(Fraction(counts[name]) / weight for name, weight in weights.items())
-    kept, left = [], []
-    for name in sorted(counts):
-        ordered = sorted((e for e in entries if e.dataset == name), key=lambda e: draw_by_lot(seed, "mix", e.uid))
-        wanted = int(unit * weights[name])
-        kept += ordered[:wanted]
-        left += ordered[wanted:]
-    return kept, left
 
 
 def ordered(entries: Sequence[Entry], order: Order, seed: int) -> list[Entry]:

@@ -12,7 +12,8 @@ from trailforge.schemas import FileEntry, InvalidInput, PreferenceRow, RlRow, Sf
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import SplitCount
 from trailforge.training.sets.judging import Row, without_invisible
-from trailforge.training.sets.order import Books, Entry, RejectedRows, Staged, mixed, ordered, question_key, write_parts
+from trailforge.training.sets.mixture import Mixture, mixed
+from trailforge.training.sets.order import Books, Entry, RejectedRows, Staged, ordered, question_key, write_parts
 
 Progress = Callable[[str, int, int], None]
 """Is told what is being done, how many rows are done, and of how many."""
@@ -34,7 +35,7 @@ class SetTable:
     invisible: int = 0
     """Number of invisible characters that were taken out of the table's rows."""
     taken: Counter[str] = field(default_factory=Counter)
-    """Number of rows by where they came from: the hash of a run's manifest, or of a file."""
+    """Number of rows by `Entry.origin`."""
 
     def clean(self, row: Row) -> Row:
         """Return the row as it is judged and kept; see `without_invisible`."""
@@ -57,6 +58,7 @@ class SetTable:
                 number=self.staged.add(row),
                 uid=row.uid,
                 dataset=dataset,
+                origin=origin,
                 key=question_key(row.question),
                 stage=curriculum[0],
                 difficulty=curriculum[1],
@@ -64,17 +66,16 @@ class SetTable:
             )
         )
 
-    def place(self, validation: set[str], config: ViewConfig) -> None:
+    def place(self, validation: set[str], config: ViewConfig, mixture: Mixture) -> None:
         """Split, mix and order the rows. Raises `InvalidInput` for a wanted split that would hold nothing."""
         trained = [entry for entry in self.entries if entry.key not in validation]
-        kept, left = mixed(trained, config.mix, config.seed)
-        if config.mix:
+        kept, left = mixed(trained, mixture, config.seed)
+        if mixture.weights:
             books = Books(f"{self.name}_mix", self.books)
             books.accept(len(kept))
             for entry in left:
-                verdict = Verdict(
-                    keep=False, reason="mixture", score=1.0, detail=f"more {entry.dataset} than its share"
-                )
+                part = mixture.part_of[entry.origin]
+                verdict = Verdict(keep=False, reason="mixture", score=1.0, detail=f"more {part} than its share")
                 books.reject(entry.uid, self.staged.read(entry.number), verdict)
             self.lines.append(books.line(len(trained)))
         held = [entry for entry in self.entries if entry.key in validation]

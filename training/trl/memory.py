@@ -18,22 +18,17 @@ warned of. Counted are models as Llama and Qwen are built; of others nothing is 
 
 from __future__ import annotations
 
-import math
 import os
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from trailforge.schemas import InvalidInput
-from trailforge.training.config import SftConfig, TrainerConfig
+from trailforge.training.config import TrainerConfig
 from trailforge.training.processes import log, processes
 
 FULL = 0.9
 """Share of a device's memory from which on a run is warned of."""
-_GB = 1e9
-_SPEED_S = 0.3
-"""For so long products are made to learn a machine's speed."""
+GB = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +79,7 @@ class Need:
     def text(self) -> str:
         """Describe the need in one line for a person."""
         parts = {each.name: getattr(self, each.name) for each in fields(self)}
-        return ", ".join(f"{name} {value / _GB:.1f}" for name, value in parts.items() if value)
+        return ", ".join(f"{name} {value / GB:.1f}" for name, value in parts.items() if value)
 
 
 def shape_of(config: Any) -> Shape | None:
@@ -152,7 +147,7 @@ def check_memory(
         shape,
         config,
         tokens,
-        over=processes() if _is_spread() else 1,
+        over=spread_over(),
         with_reference=with_reference,
         engine=engine_share * device,
     )
@@ -163,11 +158,11 @@ def judge(wanted: Need, device: float, tokens: int) -> None:
     """Judge a need as `check_memory` does, from known numbers alone."""
     if wanted.state + wanted.reference > device:
         raise InvalidInput(
-            f"weights and optimizer take {(wanted.state + wanted.reference) / _GB:.0f} GB of each device, which has "
-            f"{device / _GB:.0f}: spread the model over more devices (sharding: fsdp2), or train adapters (lora)"
+            f"weights and optimizer take {(wanted.state + wanted.reference) / GB:.0f} GB of each device, which has "
+            f"{device / GB:.0f}: spread the model over more devices (sharding: fsdp2), or train adapters (lora)"
         )
     log(
-        f"memory of a device, GB, for {tokens} tokens in a row: {wanted.total / _GB:.1f} of {device / _GB:.0f} "
+        f"memory of a device, GB, for {tokens} tokens in a row: {wanted.total / GB:.1f} of {device / GB:.0f} "
         f"({wanted.text})"
     )
     if wanted.total > FULL * device:
@@ -177,52 +172,7 @@ def judge(wanted: Need, device: float, tokens: int) -> None:
         )
 
 
-def describe_work(
-    model: Any, config: SftConfig, lengths: Sequence[int], *, trained: int, max_steps: int | None = None
-) -> str:
-    """Describe what a training on sequences of these lengths, in tokens, will take: rows, tokens, steps, and of a step
-    the least time and the memory.
-
-    The time is that of the step's multiplications (6 for each weight and token, 8 with checkpointing) at the speed
-    which this machine reaches on one product of the model's size: what a step does beside them comes on top.
-    `trained`: tokens of an epoch that the loss is taken on.
-    """
-    rows = math.ceil(sum(lengths) / config.max_tokens) if config.packing else len(lengths)
-    in_step = min(config.batch_size, rows)
-    steps = max_steps or math.ceil(rows / config.batch_size) * config.epochs
-    said = f"{len(lengths):,} conversations, {sum(lengths):,} tokens, {trained:,} of them trained"
-    said += f"; {steps:,} steps of {in_step:,} {'packed rows' if config.packing else 'conversations'}"
-    shape = shape_of(model.config)
-    if shape is None:
-        return said
-    tokens = sum(lengths) / rows * in_step / processes()
-    work = (8.0 if config.gradient_checkpointing else 6.0) * shape.weights * tokens
-    seconds = work / _measure_speed(shape, model.device, model.dtype)
-    longest = config.max_tokens if config.packing else max(lengths)
-    memory = need(shape, config, longest, over=processes() if _is_spread() else 1).total / _GB
-    return f"{said}, each at least {seconds:,.1f} s here and about {memory:,.1f} GB of memory"
-
-
-def _measure_speed(shape: Shape, device: Any, dtype: Any) -> float:
-    """Multiplications and additions a second of this process, by products as a layer makes them."""
-    import torch
-
-    first = torch.ones(512, shape.hidden, device=device, dtype=dtype)
-    second = torch.ones(shape.hidden, shape.intermediate, device=device, dtype=dtype)
-    made, began = 0, 0.0
-    for attempt in range(64):
-        result = first @ second
-        result.sum().item()  # waits for a device that computes by itself
-        if attempt == 0:
-            began = time.perf_counter()  # the first one also prepares
-            continue
-        made += 1
-        if time.perf_counter() - began > _SPEED_S:
-            break
-    return 2.0 * 512 * shape.hidden * shape.intermediate * made / (time.perf_counter() - began)
-
-
-def _is_spread() -> bool:
-    """Whether `accelerate launch` has the weights spread over the processes."""
+def spread_over() -> int:
+    """Return over how many processes `accelerate launch` has the weights spread; 1 where each has all of them."""
     is_zero_3 = os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3"
-    return os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true" or is_zero_3
+    return processes() if is_zero_3 or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true" else 1

@@ -26,7 +26,8 @@ from trailforge.training.trl.fit import (
     trainer_arguments,
     weight_settings,
 )
-from trailforge.training.trl.memory import check_memory, describe_work
+from trailforge.training.trl.memory import check_memory
+from trailforge.training.trl.work import describe_dpo, describe_sft
 from trailforge.training.weights import Base, load_base, load_model, load_tokenizer
 from trailforge.training.weights import base_model as resolved
 
@@ -73,7 +74,7 @@ def train_sft(
     checkpoint = begin("sft", source, training_set, out, decided, max_steps=max_steps, resume=resume)
     trainer = _trainer(base, examples, arguments, config)
     lengths, trained = [len(each.input_ids) for each in examples], sum(sum(each.mask) for each in examples)
-    log(describe_work(base.model, config, lengths, trained=trained, max_steps=max_steps))
+    log(describe_sft(base.model, config, lengths, trained=trained, max_steps=max_steps))
     done = fit(trainer, out, checkpoint)
     figures = {
         "rows": len(examples),
@@ -198,6 +199,9 @@ def train_dpo(
     decided = {"config": weight_settings(config)}
     checkpoint = begin("dpo", source, training_set, out, decided, max_steps=max_steps, resume=resume)
     trainer = _pair_trainer(model, tokenizer, examples, arguments, config)
+    lengths = [len(each["chosen_ids"]) + len(each["rejected_ids"]) for each in examples]
+    trained = sum(sum(each["chosen_mask"]) + sum(each["rejected_mask"]) for each in examples)
+    log(describe_dpo(model, config, lengths, trained=trained, max_steps=max_steps))
     done = fit(trainer, out, checkpoint)
     history = [entry for entry in trainer.state.log_history if "loss" in entry]
     figures = {

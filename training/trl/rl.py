@@ -54,10 +54,12 @@ from trailforge.training.trl.fit import (
 )
 from trailforge.training.trl.memory import check_memory
 from trailforge.training.trl.rollouts import Pay, SearchRollouts, StepKeeper, episode_reward
+from trailforge.training.trl.work import describe_rl
 from trailforge.training.weights import base_model as resolved
 from trailforge.training.weights import load_model, load_own_tokenizer, load_tokenizer
 
-_SEARCHES = "episodes/searches"
+_FIGURES = {"rewards": "reward", "searches": "episodes/searches"}
+"""Figures of a training by their names in TRL's log."""
 _LOSSES = {"token": "dapo", "sequence": "grpo"}
 """TRL's names."""
 
@@ -114,7 +116,7 @@ def train_rl(
     engine = vllm.memory if config.rollouts == "vllm-colocate" and not vllm.sleep else 0.0
     check_memory(source, config, config.max_tokens, with_reference=config.kl.start > 0, engine_share=engine)
     model = load_model(source, attention=config.attention)
-    check_room(rows, tokenizer, model, preset)
+    prompts = measure_prompts(rows, tokenizer, model, preset)
     decided = _decided_by(preset, environment) | ({"audited": audited.hash} if audited.known else {})
     checkpoint = begin("rl", source, training_set, out, decided, max_steps=max_steps, resume=resume)
     if is_main_process():
@@ -131,13 +133,13 @@ def train_rl(
         keeper=open_keeper(out, preset, environment, source, done=step_of(checkpoint)),
     )
     trainer = grpo_trainer(model, tokenizer, rows, arguments, config, rollouts)
+    log(describe_rl(model, config, rows, prompts, has_judge=preset.judge is not None, max_steps=max_steps))
     try:
         done = fit(trainer, out, checkpoint, every=config.updates_per_step)
     finally:
         rollouts.close()
     history = [entry for entry in trainer.state.log_history if "reward" in entry]
-    named = {"rewards": "reward", "searches": _SEARCHES}
-    figures = {"questions": len(rows)} | {name: [entry[key] for entry in history] for name, key in named.items()}
+    figures = {"questions": len(rows)} | {name: [each[key] for each in history] for name, key in _FIGURES.items()}
     return finish("rl", trainer, tokenizer, out, figures, done.metrics["train_runtime"])
 
 
@@ -265,23 +267,24 @@ def _decided_by(preset: TrainPreset, environment: Environment) -> dict[str, Any]
     }
 
 
-def check_room(rows: Sequence[RlRow], tokenizer: Any, model: Any, preset: TrainPreset) -> None:
-    """Check the room.
+def measure_prompts(rows: Sequence[RlRow], tokenizer: Any, model: Any, preset: TrainPreset) -> list[int]:
+    """Measure the prompts in tokens.
 
-    Raises `InvalidInput` when the longest prompt and an episode do not fit into the model's window.
+    Raises `InvalidInput` when the longest one and an episode do not fit into the model's window.
     """
     config, window = preset.rl, model.config.max_position_embeddings
     if preset.protocol == BROWSE:
         limits = limits_of(config, config.max_tokens)
-        longest = max(len(opening_ids(tokenizer, row.prompt, limits)) for row in rows)
+        prompts = [len(opening_ids(tokenizer, row.prompt, limits)) for row in rows]
     else:
-        longest = max(len(prompt_ids(tokenizer, row.prompt)) for row in rows)
-    if longest + config.max_tokens > window:
+        prompts = [len(prompt_ids(tokenizer, row.prompt)) for row in rows]
+    if max(prompts) + config.max_tokens > window:
         raise InvalidInput(
-            f"prompts of up to {longest} tokens and episodes of {config.max_tokens} do not fit into the model's "
+            f"prompts of up to {max(prompts)} tokens and episodes of {config.max_tokens} do not fit into the model's "
             f"{window}: lower it",
             field="rl.max_tokens",
         )
+    return prompts
 
 
 def make_pay(preset: TrainPreset) -> Pay:

@@ -42,8 +42,12 @@ ASKED = [asked(number) for number in range(8)]
 
 @pytest.fixture
 def evaluated(tmp_path: Path) -> Path:
+    """See `write_evaluated`."""
+    return write_evaluated(tmp_path / "evaluation", tmp_path / "asked.jsonl")
+
+
+def write_evaluated(folder: Path, questions: Path) -> Path:
     """Five attempts each: one hop 4 right, two hops of the first relation 2 right, of the second none."""
-    folder = tmp_path / "evaluation"
     (folder / EPISODES / "one").mkdir(parents=True)
     episodes = []
     for number, question in enumerate(ASKED):
@@ -58,7 +62,7 @@ def evaluated(tmp_path: Path) -> Path:
         "seeds": tuple(range(5)),
     }
     write_evaluation(folder, evaluation(**grid, backends=(BackendChoice(name="bm25"),)))
-    (tmp_path / "asked.jsonl").write_text("".join(f"{json.dumps(to_dict(each))}\n" for each in ASKED))
+    questions.write_text("".join(f"{json.dumps(to_dict(each))}\n" for each in ASKED))
     return folder
 
 
