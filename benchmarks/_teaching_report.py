@@ -28,9 +28,14 @@ ARMS = {
     "D": "as B, observations dealt out anew",
     "E": "as B, without misreadings and wrong plans",
     "F": "as B, a fifth of the questions answered wrongly, without loss on that",
+    "H": "as B, of questions in a band of difficulty alone",
+    "I": "as B, of as many questions as H by lot",
 }
-PAIRS = (("A", "B"), ("B", "C"), ("B", "D"), ("A", "C"), ("A", "E"), ("B", "E"), ("B", "F"))
-_COLOURS = dict(zip(ARMS, (GREY, "C0", "C1", "C3", "C2", "C4"), strict=True))
+"""G is what GRPO makes of an arm."""
+PAIRS = (
+    ("A", "B"), ("B", "C"), ("B", "D"), ("A", "C"), ("A", "E"), ("B", "E"), ("B", "F"), ("I", "H"), ("B", "H"),
+)  # fmt: skip
+_COLOURS = dict(zip(ARMS, (GREY, "C0", "C1", "C3", "C2", "C4", "C5", "C6"), strict=True))
 _MARK = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -217,17 +222,18 @@ def write_report() -> None:
 
 def draw_plot() -> None:
     """Right answers of every arm in every world by kind of question, with intervals."""
-    worlds, wide = _worlds(), len(ARMS) + 1
+    wide = len(ARMS) + 1
+    worlds = {arm: [each for each in _worlds() if arm in read_figures()[each]["arms"]] for arm in ARMS}
     figure = figure_of(7.5, 3.2)
     axes = figure.subplots()
     for place, kind in enumerate((MISLED, CLEAN)):
-        for number, world in enumerate(worlds):
-            for arm in read_figures()[world]["arms"]:
+        for arm, there in worlds.items():
+            for number, world in enumerate(there):
                 episodes = _of_kind(world, arm, kind)
                 mean = sum(each.scores.right for each in episodes) / len(episodes)
                 low, high = bootstrap_mean(episodes, MEASURES["right"])
-                at = place * wide + list(ARMS).index(arm) + 0.8 / len(worlds) * number
-                axes.bar(at, mean, 0.76 / len(worlds), color=_COLOURS[arm], alpha=1 - 0.3 * number)
+                at = place * wide + list(ARMS).index(arm) + 0.8 / len(there) * number
+                axes.bar(at, mean, 0.76 / len(there), color=_COLOURS[arm], alpha=1 - 0.7 * number / len(there))
                 axes.errorbar(at, mean, [[mean - low], [high - mean]], color="black", linewidth=1)
         axes.text(place * wide + len(ARMS) / 2 - 0.35, 0.57, kind, ha="center")
     axes.set_xticks([place * wide + n + 0.25 for place in (0, 1) for n in range(len(ARMS))], [*ARMS, *ARMS])

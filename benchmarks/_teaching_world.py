@@ -276,6 +276,13 @@ def wrongly_answered(rows: Sequence[Any], seed: int, share: float = 0.2) -> list
     return found
 
 
+def of_questions_by_lot(rows: Sequence[Any], seed: int, count: int) -> list[Any]:
+    """Rows of training of so many questions: the control of those that are chosen."""
+    asked = sorted({row.question_id for row in rows})
+    chosen = frozenset(random.Random(f"lot {seed}").sample(asked, count))
+    return [row for row in rows if row.question_id in chosen]
+
+
 def asked_of(world: Path) -> dict[str, list[str]]:
     """Test questions by what is first when a search is made in their own words."""
     first: dict[str, list[bool]] = {}

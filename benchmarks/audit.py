@@ -4,12 +4,13 @@
 beside it; ten questions of each reason may be written out, by lot, to be read. *World*: a world of the sample graph,
 whole, and without a tenth of its documents: what the audit sets aside, beside what lost a document. *Hops*: questions
 with all their paragraphs, and without that of an earlier hop, both without annotations: how often a hop is said not to
-be stated. *Time*: made-up passages of 100 words, and questions of two hops over them, by BM25.
+be stated. *Time*: made-up passages of 100 words, and questions of two hops over them, by BM25 or dense.
 
     make bench B=audit                                         the world
     make bench B=audit ARGS="--data FOLDER --lots lots.md"     and the sets
     make bench B=audit ARGS="--data FOLDER --hops"             hops alone
     make bench B=audit ARGS="--passages 100000 --questions 100000"
+    make bench B=audit ARGS="--passages 200 --questions 60 --backend dense"
 """
 
 from __future__ import annotations
@@ -72,10 +73,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--passages", type=int, default=0)
     parser.add_argument("--questions", type=int, default=0)
+    parser.add_argument("--backend", default="bm25", choices=("bm25", "dense"), help="with --passages")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         if options.passages:
-            _time(Path(temporary), options.passages, options.questions or options.passages)
+            _time(Path(temporary), options.passages, options.questions or options.passages, options.backend)
         elif options.data and options.hops:
             _hops(Path(temporary), options.data, options.seed)
         elif options.data:
@@ -170,8 +172,10 @@ def _world(place: Path, seed: int) -> None:
     print(f"lost a document: {len(hit)}; set aside: {len(found)}; only one of both: {len(hit ^ found)}")
 
 
-def _time(place: Path, passages: int, questions: int) -> None:
-    asyncio.run(build_index(_titled_passages(passages), place / "index", "bm25"))
+def _time(place: Path, passages: int, questions: int, backend: str) -> None:
+    began = time.process_time()
+    asyncio.run(build_index(_titled_passages(passages), place / "index", backend))
+    print(f"index {backend}: {time.process_time() - began:.1f} s CPU", flush=True)
     file = place / "questions.jsonl"
     with file.open("w", encoding="utf-8") as lines:
         for each in islice(_make_questions(passages), questions):

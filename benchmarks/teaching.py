@@ -40,12 +40,16 @@ from _teaching_world import (
     Lore,
     asked_of,
     asked_of_questions,
+    of_questions_by_lot,
     serving,
     shuffled_observations,
     write_graph,
     wrongly_answered,
 )
 
+from benchmarks._demanded import evaluate as write_evaluation
+from benchmarks.bands import AGENTS
+from tests.support.world_agent import WorldFolder
 from trailforge.evaluation.folder import read_episodes
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.finished import MANIFEST
@@ -124,6 +128,8 @@ agents:
 shard_size: 210
 episodes_in_flight: 105
 """
+BAND, ATTEMPTS = "0.1..0.7", 8
+"""The pass rates of arm H, and how often each question is attempted to know them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,23 +186,39 @@ def make_rows(folder: Path, questions: Path, corpus: Path, model: str = "", own_
     return run
 
 
-def make_sets(folder: Path, run: Path, seed: int) -> dict[str, Path]:
-    """A training set for each arm."""
+def make_sets(folder: Path, run: Path, seed: int, arms: Sequence[str]) -> dict[str, Path]:
+    """A training set for each of these arms, and for those that they are made of."""
     sets = {arm: folder / "sets" / arm for arm in ARMS}
-    options = {
+    wanted = {*arms} | {"B"} | ({"H"} if "I" in arms else set())
+    options: dict[str, tuple[object, ...]] = {
         "A": ("--no-reflective",),
         "B": (),
         "C": ("--mistakes", "mask"),
         "E": ("--leave-out", "reasoning", "--leave-out", "decomposition"),
+        "H": ("--measured", folder / "measured", "--pass-rate", BAND),
     }
+    if "H" in wanted:
+        measure_questions(folder)
     for arm, own in options.items():
-        if not sets[arm].exists():
+        if arm in wanted and not sets[arm].exists():
             made = ("training-set", run, "--validation", 0, "--order", "shuffled", *own, "--out", sets[arm])
             trailforge(*made, log=folder / "log.txt")
-    for arm, change in {"D": shuffled_observations, "F": wrongly_answered}.items():
-        if not sets[arm].exists():
+    changes = {"D": shuffled_observations, "F": wrongly_answered}
+    if "I" in wanted:
+        asked = {row.question_id for row in open_set(sets["H"]).rows("sft", "train", SftRow)}
+        changes["I"] = partial(of_questions_by_lot, count=len(asked))
+    for arm, change in changes.items():
+        if arm in wanted and not sets[arm].exists():
             write_changed(sets["B"], sets[arm], partial(change, seed=seed))
     return sets
+
+
+def measure_questions(folder: Path) -> None:
+    """What an agent that was fixed before makes of a world's training questions, as an evaluation."""
+    if not (folder / "measured").exists():
+        world, agent = WorldFolder(folder / "world"), AGENTS["weak"]
+        played = [agent.play(world, each, number) for each in world.questions() for number in range(ATTEMPTS)]
+        write_evaluation(played, folder / "measured")
 
 
 def write_changed(source: Path, out: Path, change: Callable[[list[SftRow]], list[SftRow]]) -> None:
@@ -278,7 +300,8 @@ def run_seed(options: argparse.Namespace, scale: Scale, base: Path | str, seed: 
         world = make_world(folder, scale, seed)
         questions, test, corpus = world / "questions.jsonl", world / "test.jsonl", world / "corpus.jsonl"
         asked = asked_of(world)
-    sets = make_sets(folder, make_rows(folder, questions, corpus, options.model, options.rows_preset), seed)
+    rows = make_rows(folder, questions, corpus, options.model, options.rows_preset)
+    sets = make_sets(folder, rows, seed, options.arms)
     preset = options.train_preset or folder / "train.yaml"
     if not options.train_preset:
         preset.write_text(TRAIN_PRESET + f"# seed {seed}\n", encoding="utf-8")
@@ -355,7 +378,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         command.add_argument("--steps", type=int, default=30, help="of grpo")
         command.add_argument("--arm", default="B", choices=ARMS, help="that grpo begins with")
     commands.add_parser("report")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.command == "sft" and options.questions and {"H", "I"} & {*options.arms}:
+        parser.error("arms H and I attempt the questions of a world: leave out --questions")
+    return options
 
 
 def main() -> None:

@@ -19,6 +19,12 @@ EPILOG = """Examples:\n
     trailforge kg-questions --kg kgs/sample --demand demand.yaml --out out/questions\n
     trailforge mcts-trajectories --questions train.jsonl --limit 500 --demand demand.yaml --out out/trees …"""
 
+_Kept = Annotated[Path | None, typer.Option(help="With --pass-rate: file for the questions that are in the band.")]
+_GiveBack = Annotated[
+    int | None,
+    typer.Option(min=0, help="With --pass-rate: most questions to give back, the nearest first. Default: all."),
+]
+
 
 def demand(
     evaluation: Annotated[Path, typer.Argument(help="Folder of an evaluation.", metavar="EVALUATION")],
@@ -38,9 +44,8 @@ def demand(
         str | None,
         typer.Option(help="Aim at this band instead: ask for harder and easier questions.", metavar="0.1..0.7"),
     ] = None,
-    kept: Annotated[
-        Path | None, typer.Option(help="With --pass-rate: file for the questions that are in the band.")
-    ] = None,
+    kept: _Kept = None,
+    give_back: _GiveBack = None,
 ) -> None:
     """Turn what an agent fails at in an evaluation into quotas for kg-questions, world and data sets of questions."""
     from trailforge.evaluation.results import (
@@ -56,6 +61,8 @@ def demand(
 
     if kept is not None and pass_rate is None:
         raise InvalidInput("holds the questions in a band: give --pass-rate", field="--kept")
+    if give_back is not None and pass_rate is None:
+        raise InvalidInput("caps what a band gives back: give --pass-rate", field="--give-back")
     keys = _keys(by)
     measured, episodes = read_attempts(evaluation, cell)
     asked = _asked(questions, columns)
@@ -68,9 +75,10 @@ def demand(
         quotas = demand_weak(cells, share_failed(episodes), least=least, most=most, keep=keep)
     else:
         split = split_by_band(episodes, asked, _band(pass_rate))
-        quotas = demand_band(split, keep)
+        cut = split if give_back is None else split.cut(give_back)
+        quotas = demand_band(cut, keep)
         counted = f"{len(split.inside):,} in the band, {len(split.easy):,} too easy, {len(split.hard):,} too hard"
-        print(f"{counted}: the latter two are given back.")
+        print(f"{counted}: {len(cut.easy):,} and {len(cut.hard):,} of the latter are given back.")
         _write_kept(kept, split.inside)
     write_demand(out, build_demand(measured, quotas))
     for quota in quotas:

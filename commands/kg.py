@@ -136,6 +136,10 @@ _Comparisons = Annotated[
 _Intersections = Annotated[
     float, typer.Option(min=0, max=1, help="Share of intersections among paths of two or more hops.")
 ]
+_Blurred = Annotated[
+    float,
+    typer.Option(min=0, max=1, help="Share of questions of two or more hops that describe what they start from."),
+]
 _LookAlikes = Annotated[
     float,
     typer.Option(min=0, max=1, help="Share of questions whose first search finds a look-alike unless it is reworded."),
@@ -163,8 +167,8 @@ _Seed = Annotated[int, typer.Option(help="The same seed and graph give the same 
 _LEAST_PASSAGES = 10
 """Of a search over pages, which have several passages each."""
 _OF_DOCUMENTS = (
-    *("test_questions", "comparisons", "intersections", "look_alikes", "found_at_once", "distractors"),
-    *("max_facts", "demand"),
+    *("test_questions", "comparisons", "intersections", "blurred", "look_alikes", "found_at_once"),
+    *("distractors", "max_facts", "demand"),
 )
 """Parameters of `world` that a world of pages does not have."""
 
@@ -187,6 +191,7 @@ def world(
     hops: _Hops = None,
     comparisons: _Comparisons = 0.0,
     intersections: _Intersections = 0.1,
+    blurred: _Blurred = 0.0,
     look_alikes: _LookAlikes = 0.5,
     found_at_once: _FoundAtOnce = 0.25,
     distractors: _Distractors = 500,
@@ -214,6 +219,7 @@ def world(
             hops=_numbers(hops or "1,2"),
             comparisons=comparisons,
             intersections=intersections,
+            blurred=blurred,
             look_alikes=look_alikes,
             found_at_once=found_at_once,
             distractors=distractors,

@@ -183,7 +183,8 @@ class FactChain:
         return (*self.bridges, self.answer)
 
     def leading_to(self, node: KgNode) -> tuple[KgFact, ...]:
-        """Return the facts that lead to a bridge or the answer: one, or two where chains meet."""
+        """Return the facts that lead to a bridge or the answer: one, or more where chains meet or a start is
+        described."""
         return tuple(fact for fact in self.facts if fact.found == node.id)
 
     def needed_for(self, node: KgNode) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trailforge.evaluation.folder import read_episodes, read_evaluation
@@ -144,7 +144,17 @@ class BandSplit:
 
     inside: tuple[Question, ...]
     easy: tuple[Question, ...]
+    """What is above the band, what is nearest to it first."""
     hard: tuple[Question, ...]
+    """What is below the band, what is nearest to it first."""
+
+    def cut(self, most: int) -> BandSplit:
+        """Return the split with at most so many questions outside the band, of both sides in proportion."""
+        outside = len(self.easy) + len(self.hard)
+        if outside <= most:
+            return self
+        easy = round(most * len(self.easy) / outside)
+        return replace(self, easy=self.easy[:easy], hard=self.hard[: most - easy])
 
 
 def split_by_band(episodes: Sequence[AgentEpisode], questions: Sequence[Question], band: Bounds) -> BandSplit:
@@ -153,37 +163,53 @@ def split_by_band(episodes: Sequence[AgentEpisode], questions: Sequence[Question
     for episode in episodes:
         attempts[episode.question, episode.golds[0]].append(is_right(episode.scores))
     low, high = band
-    parts: dict[str, list[Question]] = {"inside": [], "easy": [], "hard": []}
+    parts: dict[str, list[tuple[float, Question]]] = {"inside": [], "easy": [], "hard": []}
     for question in questions:
         if drawn := attempts.get((question.question, question.answer)):
             rate = sum(drawn) / len(drawn)
             is_easy, is_hard = high is not None and rate > high, low is not None and rate < low
-            parts["easy" if is_easy else "hard" if is_hard else "inside"].append(question)
-    return BandSplit(**{name: tuple(held) for name, held in parts.items()})
+            parts["easy" if is_easy else "hard" if is_hard else "inside"].append((rate, question))
+    parts["easy"].sort(key=lambda each: each[0])
+    parts["hard"].sort(key=lambda each: -each[0])
+    return BandSplit(**{name: tuple(question for _, question in held) for name, held in parts.items()})
 
 
 def demand_band(split: BandSplit, keep: float) -> tuple[Quota, ...]:
     """Return quotas by which more questions come to lie in the band.
 
-    What is in it is asked for again. Of what is too easy, half is asked for again with a look-alike, half with one fact
-    more; of what is too hard, half without a look-alike, half with one fact fewer.
+    What is in it is asked for again. Of what is too easy, a third is asked for again with a look-alike, a third with
+    one fact more, and a third with a start described, which is one more thing to find. Of what is too hard, half is
+    asked for without a look-alike, half with one fact fewer, and all with their starts named.
     """
-    weights: dict[tuple[int | None, str, bool | None], float] = defaultdict(float)
+    weights: dict[_Changed, float] = defaultdict(float)
     for question in split.inside:
         traits = traits_of(question)
-        weights[traits.hops, traits.shape, None] += 1.0
-    for given_back, more in ((split.easy, 1), (split.hard, -1)):
-        for question in given_back:
-            traits = traits_of(question)
-            hops = None if traits.hops is None else max(1, min(_MOST_HOPS, traits.hops + more))
-            weights[hops, traits.shape, None] += 0.5
-            weights[traits.hops, traits.shape, more > 0] += 0.5
+        weights[traits.hops, traits.shape, None, None] += 1.0
+    for question in split.easy:
+        _add(weights, question, ((0, True, None), (1, None, None), (1, None, True)))
+    for question in split.hard:
+        _add(weights, question, ((0, False, False), (-1, None, False)))
     whole = sum(weights.values())
     quotas = [
-        Quota(share=_round((1 - keep) * weight / whole), hops=hops, shape=shape, look_alike=alike)
-        for (hops, shape, alike), weight in weights.items()
+        Quota(share=_round((1 - keep) * weight / whole), hops=hops, shape=shape, look_alike=alike, blurred=blurred)
+        for (hops, shape, alike, blurred), weight in weights.items()
     ]
     return (*quotas, *_rest(quotas, keep))
+
+
+_Changed = tuple[int | None, str, bool | None, bool | None]
+"""Hops, shape, look-alike and description of the questions of a quota."""
+
+
+def _add(
+    weights: dict[_Changed, float], question: Question, ways: Sequence[tuple[int, bool | None, bool | None]]
+) -> None:
+    """Share a question out over ways to ask it otherwise: hops more, a look-alike, a description."""
+    traits = traits_of(question)
+    for more, alike, blurred in ways:
+        hops = None if traits.hops is None else max(1, min(_MOST_HOPS, traits.hops + more))
+        shape = "" if blurred and traits.shape == "comparison" else traits.shape
+        weights[hops, shape, alike, blurred] += 1 / len(ways)
 
 
 def _share(weighed: Sequence[tuple[AttemptGroup, float]], keep: float) -> tuple[Quota, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from trailforge.generators.kg_questions import DATASET, NAME
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
+from trailforge.generators.kg_questions.paths.blurring import described_in
 from trailforge.generators.kg_questions.paths.config import share_out
 from trailforge.generators.kg_questions.paths.shortage import REFUSALS
 from trailforge.pipelines.cards import limits, of_graph, origin_lines, plain, rows_of, short, write_card
@@ -18,6 +19,7 @@ from trailforge.schemas import Count, FactChain, KgQuestion, Manifest, read_rows
 
 _DATA_TABLES = (NAME, "candidates", "rejected")
 _MOST_RELATIONS = 20
+_BLURRED = "Of {} of {} paths a start is described by two or three facts, which count here, and has to be found.\n"
 
 
 @dataclass(slots=True)
@@ -28,6 +30,8 @@ class _Figures:
     """Questions by shape and number of facts."""
     paths: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Paths that were sampled, as above."""
+    blurred: int = 0
+    """Paths of which a start is described."""
     tries: tuple[Count, ...] = ()
     calls: set[str] = field(default_factory=set)
     """What the model was asked for."""
@@ -58,6 +62,7 @@ def card(
     figures = _Figures(tries=tuple(tries), calls={each.purpose for each in manifest.calls_by_purpose})
     for path in paths:
         figures.paths[path.shape, len(path.facts)] += 1
+        figures.blurred += bool(described_in(path))
         nodes = (*path.starts, *path.found)
         figures.entities.update(node.id for node in nodes)
         figures.by_name.update(node.id for node in nodes if node.id == node.label)
@@ -93,7 +98,7 @@ def _summary(manifest: Manifest, config: KgQuestionRunConfig, figures: _Figures)
 
 def _tables(figures: _Figures, config: KgQuestionRunConfig) -> str:
     asked: Counter[tuple[str, int]] = Counter()
-    if config.demand:
+    if config.demand or config.paths.blurred:
         asked = figures.paths
     else:
         for form, number in share_out(config.paths.shares, config.count).items():
@@ -102,6 +107,7 @@ def _tables(figures: _Figures, config: KgQuestionRunConfig) -> str:
     lines = [
         "## Shapes\n",
         *([told] if config.demand else []),
+        *([_BLURRED.format(figures.blurred, figures.paths.total())] if config.paths.blurred else []),
         "| shape | facts | paths asked for | paths found | questions |",
         "|---|---:|---:|---:|---:|",
     ]

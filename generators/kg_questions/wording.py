@@ -93,8 +93,8 @@ _WITH_ARTICLE = frozenset(
 ) | {"mountain range", "film award", "space telescope"}
 _FIRST = re.compile(
     r"(?:\w+ )?"
-    r"(?:University|Battle|Republic|Kingdom|Museum|Church|Palace|Tower|House|Treaty|Isle|Bay|Gulf|Sea|Strait|Institute|"
-    r"Academy|Order|Duchy|Empire|Temple|Statue|Bank|Government|Siege|Library|College) (?:of|for) "
+    r"(?:University|Battle|Republic|States|Kingdom|Museum|Church|Palace|Tower|House|Treaty|Isle|Bay|Gulf|Sea|Strait|"
+    r"Institute|Academy|Order|Duchy|Empire|Temple|Statue|Bank|Government|Siege|Library|College) (?:of|for) "
 )
 _LAST = re.compile(
     r" (?:River|Sea|Ocean|Museum|Prize|Award|Empire|Dynasty|Academy|Orchestra|Party|League|Strait|Canal|Republic|Union|"
@@ -189,7 +189,9 @@ class _Described:
         if len(self._facts) > 1 and len(predicates) == 1:
             return predicates.pop().replace("{x}", "both " + " and ".join(text for _, text in self._facts))
         phrases = [phrase.says.replace("{x}", text) for phrase, text in self._facts]
-        return (joint if _CLAUSE.search(phrases[0]) else " and ").join(phrases)
+        if _CLAUSE.search(phrases[0]):
+            return joint.join(phrases)
+        return " and ".join(filter(None, (", ".join(phrases[:-1]), phrases[-1])))
 
     def _whom(self) -> str:
         return "whom" if self._kind == PERSON else "what" if self._kind == UNKNOWN else f"which {self._kind}"

@@ -17,6 +17,7 @@ from trailforge.generators import select_stage
 from trailforge.generators.kg_questions import FILTER, NAME, WRITE, selection
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.generate import KgQuestionContext, KgQuestionWork, with_scores
+from trailforge.generators.kg_questions.paths.blurring import count_hops, described_in
 from trailforge.generators.kg_questions.paths.config import MOST_HOPS, KgPathConfig
 from trailforge.generators.kg_questions.paths.sampling import PathSampler
 from trailforge.generators.kg_questions.paths.shortage import check_any, describe_shortage
@@ -33,8 +34,8 @@ from trailforge.schemas import NOTICE, Count, FactChain, KgQuestion, RejectedRow
 _LOG = logging.getLogger(__name__)
 _SPARE = 10
 """Paths that are looked at for one that is wanted, at most."""
-_MEETINGS = 0.5
-"""Share of meeting chains that are looked at where a quota asks for them."""
+_MEETINGS = _BLURRED = 0.5
+"""Share of meeting chains, and of described starts, that are looked at where a quota asks for them."""
 
 
 def take_in(inputs: RunInputs, folder: Path, config: KgQuestionRunConfig) -> Settings:
@@ -71,14 +72,16 @@ def take_in(inputs: RunInputs, folder: Path, config: KgQuestionRunConfig) -> Set
 
 def demanded_paths(config: KgPathConfig, demand: Demand) -> KgPathConfig:
     """Return the configuration with the lengths that quotas ask for, and with its own where a quota leaves them
-    open."""
+    open. A description is put before a path, and counts as one hop."""
     if not demand.quotas:
         return config
-    asked = {each.hops for each in demand.quotas if each.hops is not None and each.hops <= MOST_HOPS}
+    lengths = (max(1, each.hops - bool(each.blurred)) for each in demand.quotas if each.hops is not None)
+    asked = {hops for hops in lengths if hops <= MOST_HOPS}
     is_open = any(each.hops is None for each in demand.quotas)
     hops = tuple(sorted({*asked, *(config.hops if is_open or not asked else ())}))
     meet = max(config.intersections, _MEETINGS * any(each.shape == "intersection" for each in demand.quotas))
-    return replace(config, hops=hops, intersections=meet)
+    blurred = max(config.blurred, _BLURRED * any(each.blurred for each in demand.quotas))
+    return replace(config, hops=hops, intersections=meet, blurred=blurred)
 
 
 def sample_by_quota(sampler: PathSampler, demand: Demand, count: int) -> Iterator[FactChain]:
@@ -99,9 +102,11 @@ def sample_by_quota(sampler: PathSampler, demand: Demand, count: int) -> Iterato
 
 def traits_of_chain(chain: FactChain) -> Traits:
     """Return the traits of the question that rules make of a chain, as `demand.traits_of` finds them."""
-    shape = "chain" if chain.shape == "chain" else "intersection"
+    described = described_in(chain)
+    meets = any(len(chain.leading_to(node)) > 1 for node in chain.found if node not in described)
     relation = relation_of(compose(chain).sub_questions[-1])
-    return Traits(hops=len(chain.facts), shape=shape, relation=relation)
+    shape = "intersection" if meets else "chain"
+    return Traits(hops=count_hops(chain), shape=shape, relation=relation, is_blurred=bool(described))
 
 
 def open_context(work: ModelWork, client: ModelClient) -> KgQuestionContext:

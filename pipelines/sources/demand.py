@@ -27,7 +27,7 @@ from trailforge.pipelines.engine.files import write_text
 from trailforge.schemas import NOTICE, InvalidInput, NothingLeft, Question, from_dict, to_dict
 
 _LOG = logging.getLogger(__name__)
-KEYS = ("hops", "shape", "relation", "failure", "backend", "look_alike")
+KEYS = ("hops", "shape", "relation", "failure", "backend", "look_alike", "blurred")
 """What a quota may be told apart by."""
 SHAPES = ("chain", "intersection", "comparison")
 _REFERENCE = re.compile(r"#(\d+)")
@@ -46,6 +46,8 @@ class Traits:
     """The question's shape, one of `SHAPES`; empty: not known."""
     relation: str = ""
     """The sub-question of the last fact without its names: `who directed …`; empty: not known."""
+    is_blurred: bool | None = None
+    """Whether the question describes what it starts from, and does not name it; None: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,9 @@ class Quota:
     look_alike: bool | None = None
     """Whether a search for one of the question's facts is to find a look-alike first, in a world; None: as `failure`
     says, else as often as elsewhere in the world."""
+    blurred: bool | None = None
+    """Whether the question is to describe one of its starts by facts that are true of it alone, in the place of its
+    name; the description counts as one of its hops. Of questions that are only taken this is not known."""
     backend: str = ""
     """Back end over which the failure was seen: runs over another one leave the quota out."""
     asked: int | None = None
@@ -85,16 +90,12 @@ class Quota:
             return self.failure.startswith(("misread", "miss"))
         return self.look_alike
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the quota names no hops, shape or relation, so that any question fits it."""
-        return self.hops is None and not self.shape and not self.relation
-
     def __str__(self) -> str:
         """As people read it."""
         hops = f"{self.hops} hop{'s' * (self.hops != 1)}" if self.hops else ""
         alike = {None: "", True: "a look-alike", False: "no look-alike"}[self.look_alike]
-        return ", ".join(filter(None, (hops, self.shape, self.relation, self.failure, alike))) or "any"
+        start = {None: "", True: "a start described", False: "all starts named"}[self.blurred]
+        return ", ".join(filter(None, (hops, self.shape, self.relation, self.failure, alike, start))) or "any"
 
     def takes(self, traits: Traits) -> bool:
         """Whether a question with these traits fits the quota."""
@@ -102,6 +103,7 @@ class Quota:
             self.hops in (None, traits.hops)
             and self.shape in ("", traits.shape)
             and self.relation in ("", traits.relation)
+            and (None in (self.blurred, traits.is_blurred) or self.blurred == traits.is_blurred)
         )
 
 
@@ -205,7 +207,7 @@ def _most(traits: Sequence[Traits], demand: Demand) -> int:
 
 
 def _keys_of(quota: Quota) -> int:
-    return (quota.hops is not None) + bool(quota.shape) + bool(quota.relation)
+    return (quota.hops is not None) + bool(quota.shape) + bool(quota.relation) + (quota.blurred is not None)
 
 
 def traits_of(question: Question) -> Traits:

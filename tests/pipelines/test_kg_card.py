@@ -17,6 +17,7 @@ from tests.support.figures import pixels
 from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
 from trailforge.generators.kg_questions import card as questions_card
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
+from trailforge.generators.kg_questions.paths.blurring import described_in
 from trailforge.generators.kg_questions.paths.config import share_out
 from trailforge.generators.kg_trajectories import card
 from trailforge.generators.kg_trajectories.config import KgRunConfig
@@ -211,6 +212,11 @@ def test_a_card_of_questions_says_only_what_the_run_did(original_kg: Mapping[str
     manifest = replace(run.manifest, calls_by_purpose=())
     text = questions_card.card(tmp_path, manifest, config, [], [path])
     assert "The model was asked for no others" in text and "no id but the name" not in text
+    assert "a start is described" not in text
+    blurred = replace(config, paths=replace(config.paths, blurred=0.5))
+    told = f"Of {bool(described_in(path)):d} of 1 paths a start is described"
+    text = questions_card.card(tmp_path, manifest, blurred, [], [path])
+    assert told in text and "were asked for" not in text
     bare = replace(path, answer=replace(path.answer, id=path.answer.label))
     text = questions_card.card(tmp_path, manifest, config, [], [bare])
     assert f"- Of 1 of the {len(path.starts) + len(path.found)} entities the graph has no id but the name" in text

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from tests.support.warm import Running
+from trailforge.evaluation.folder import read_episodes
+from trailforge.evaluation.results.failures import is_right
 from trailforge.schemas import SftRow
 from trailforge.training.sets.files import open_set
 
@@ -39,12 +41,12 @@ def warm_command(*words: object, log: Path) -> None:
 
 @pytest.fixture(scope="module")
 def made(teaching: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Path]]:
-    """A world of few questions, and the training sets of the four arms. One run for all tests: it takes 15 seconds."""
+    """A world of few questions, and the training sets of all arms. One run for all tests: it takes 15 seconds."""
     folder = tmp_path_factory.mktemp("teaching")
     scale = teaching.Scale(entities=60, questions=24, test_questions=12)
     world = teaching.make_world(folder, scale, 0)
     rows = teaching.make_rows(folder, world / "questions.jsonl", world / "corpus.jsonl")
-    return folder, teaching.make_sets(folder, rows, 0)
+    return folder, teaching.make_sets(folder, rows, 0, list(teaching.ARMS))
 
 
 def rows_of(sets: dict[str, Path], arm: str) -> list[SftRow]:
@@ -79,6 +81,24 @@ def test_a_fifth_of_one_arms_questions_is_answered_wrongly_without_loss(
             assert row.train == (*right.train[:-1], False) and row.is_wrong
         else:
             assert row == right
+
+
+def test_one_arm_has_the_questions_of_a_band_and_another_as_many_by_lot(
+    teaching: ModuleType, made: tuple[Path, dict[str, Path]]
+) -> None:
+    """What is in the band is counted here by the attempts themselves; a question has all its rows or none."""
+    folder, sets = made
+    mixed, banded, lot = rows_of(sets, "B"), rows_of(sets, "H"), rows_of(sets, "I")
+    rates: dict[str, list[bool]] = {}
+    for each in read_episodes(folder / "measured"):
+        rates.setdefault(each.question_id, []).append(is_right(each.scores))
+    asked = {row.question_id for row in banded}
+    inside = {name for name, right in rates.items() if 0.1 <= sum(right) / len(right) <= 0.7}
+    assert asked == inside & {row.question_id for row in mixed} and {len(right) for right in rates.values()} == {8}
+    chosen = {row.question_id for row in lot}
+    assert 0 < len(asked) == len(chosen) < len({row.question_id for row in mixed})
+    for rows, ids in ((banded, asked), (lot, chosen)):
+        assert sorted(row.uid for row in rows) == sorted(row.uid for row in mixed if row.question_id in ids)
 
 
 def test_arms_are_trained_on_equally_many_tokens(teaching: ModuleType, made: tuple[Path, dict[str, Path]]) -> None:

@@ -91,6 +91,9 @@ class KgPathConfig:
     """Numbers of facts of the paths that are taken where the graph has no more of `hops`."""
     intersections: float = 0.4
     """Share of paths in which two chains meet, among those of two hops or more. See `share_out`."""
+    blurred: float = 0.0
+    """Share of paths of which one start is described, not named: two or three facts, true together of it alone in the
+    graph, are put before the others, and it has to be found too."""
     max_degree: int = 200
     """Most triples of a bridge or an answer; an entity with more is a hub. Starts may have any number, as they are
     named."""
@@ -184,7 +187,7 @@ class KgPathConfig:
             if not (wanted or name == "spare_hops") or not all(1 <= hops <= MOST_HOPS for hops in wanted):
                 raise InvalidInput(f"must be numbers from 1 to {MOST_HOPS}", field=name)
         shares = ("intersections", "min_functionality", "max_guess", "min_kind_share", "max_shared", "max_pair_share",
-                  "known_share")  # fmt: skip
+                  "known_share", "blurred")  # fmt: skip
         for name in shares:
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidInput("must be from 0 to 1", field=name)
@@ -225,3 +228,16 @@ def share_out(shares: Mapping[Form, float], count: int) -> Counter[Form]:
     rest = sorted(exact, key=lambda form: (asked[form] - exact[form], form.hops, form.stem, form.branches))
     asked.update(rest[: count - asked.total()])
     return asked
+
+
+def most_wanting(forms: list[Form], asked: Counter[Form], found: Counter[Form]) -> list[Form]:
+    """Return those of the forms that are left that lack most of their share; else those of the fewest found of their
+    hops."""
+    lacking = {form: asked[form] - found[form] for form in forms if found[form] < asked[form]}
+    if not lacking:
+        by_hops: Counter[int] = Counter()
+        for form, number in found.items():
+            by_hops[form.hops] += number
+        lacking = {form: -by_hops[form.hops] for form in forms}
+    most = max(lacking.values())
+    return [form for form in forms if lacking.get(form) == most]

@@ -10,14 +10,16 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import islice
 from math import ceil
 
 import numpy as np
 
 from trailforge.filters.kg import is_named
-from trailforge.generators.kg_questions.paths.config import Form, KgPathConfig, share_out
+from trailforge.generators.kg_questions.paths.blurring import Blurring, described_in
+from trailforge.generators.kg_questions.paths.config import Form, KgPathConfig, most_wanting, share_out
 from trailforge.generators.kg_questions.paths.facts import (
     Edge,
     FactCounts,
@@ -50,20 +52,10 @@ _MISS_WEIGHT = 0.05
 """What a failed try of a relation counts against a path that has it, when the next one is drawn."""
 _MOST_OPTIONS = 100
 """Facts of one kind that are looked at for one place, however many lead there."""
+_MOST_BLURRED = 20
+"""Descriptions of the starts of one path that are tried."""
 _FEWEST_OF_PAIR = 3
 """Paths that a pair of relations may have however few are sampled."""
-
-
-def _most_wanting(forms: list[Form], asked: Counter[Form], found: Counter[Form]) -> list[Form]:
-    """Of the forms that are left those that lack most of their share; else those of the fewest found of their hops."""
-    lacking = {form: asked[form] - found[form] for form in forms if found[form] < asked[form]}
-    if not lacking:
-        by_hops: Counter[int] = Counter()
-        for form, number in found.items():
-            by_hops[form.hops] += number
-        lacking = {form: -by_hops[form.hops] for form in forms}
-    most = max(lacking.values())
-    return [form for form in forms if lacking.get(form) == most]
 
 
 class _Unfit(Exception):
@@ -120,6 +112,8 @@ class PathSampler:
         self._pools: dict[Form, dict[Edge, Pool]] = {}
         self._named = lru_cache(4096)(lambda row: store.namesakes(store.label_of(row)))
         self.rejected: Counter[str] = Counter()
+        self._blurring = Blurring(self._graph, self._kinds, self._rules, self._named, config)
+        self._num_blurred = 0
 
     def sample(self, count: int) -> Iterator[FactChain]:
         """Yield up to `count` paths, each once; fewer when the graph has no more of the forms that are wanted.
@@ -142,7 +136,7 @@ class PathSampler:
             ]
             if not open_forms:
                 return
-            form = self._random.choice(_most_wanting(open_forms, asked, found))
+            form = self._random.choice(most_wanting(open_forms, asked, found))
             chain = self._of_form(form)
             missed[form] = 0 if chain else missed[form] + 1
             if chain:
@@ -197,7 +191,19 @@ class PathSampler:
             pools[edge].gives = True
             if len(grown) == 1:
                 left = min(left, (self.config.max_attempts - left) * (self.config.choices - 1))
-        return self._take(min(grown, key=lambda path: path.known_by)) if grown else None
+        return self._take(self._blurred(min(grown, key=lambda path: path.known_by))) if grown else None
+
+    def _blurred(self, path: _Path) -> _Path:
+        """The path with a start described, while fewer have one than are wanted and the graph has such facts of it."""
+        if self._num_blurred < self.config.blurred * (len(self._found) + 1) and not described_in(path.chain):
+            for root, start in islice(self._blurring.blur(path.root), _MOST_BLURRED):
+                try:
+                    path = replace(path, root=root, chain=self._counted(root, start))
+                    break
+                except _Unfit:
+                    continue
+        self._num_blurred += bool(described_in(path.chain))
+        return path
 
     def _draw(self, edges: list[Edge]) -> Edge:
         """One of some relations, more often one that few paths have."""
@@ -318,13 +324,14 @@ class PathSampler:
 
     # Counting
 
-    def _counted(self, root: PathNode) -> FactChain:
-        """The record of a tree that the whole graph bears out. Raises `_Unfit`."""
+    def _counted(self, root: PathNode, described: int | None = None) -> FactChain:
+        """The record of a tree that the whole graph bears out. `described`: row of a start for which `Blurring` has
+        ruled out shortcuts and all others. Raises `_Unfit`."""
         if max(Counter(link.relation for _, link in links_of(root)).values()) > self.config.max_same:
             raise _Unfit("same_relation")
         if self._gives_away(root):
             raise _Unfit("told")
-        if self._has_shortcut(root, ()):
+        if described is None and self._has_shortcut(root, ()):
             raise _Unfit("shortcut")
         most = self.config.max_fan_out * 100
         matches: dict[int, int] = {}
@@ -333,7 +340,7 @@ class PathSampler:
             matches[node.row] = 0 if found is None else len(found)
             if node.links and matches[node.row] != 1:
                 raise _Unfit("not_unique")
-            if len(node.links) > 1 and not self._rules_others_out(node):
+            if len(node.links) > 1 and node.row != described and not self._rules_others_out(node):
                 raise _Unfit("not_ruled_out")
         left: list[int] = []
         for _, link in links_of(root):

@@ -136,20 +136,26 @@ def _sources(store: KgStore, names: WorldNames, config: WorldConfig) -> list[_So
     """Of every kind."""
     cap = most_per_answer(min(filter(None, (config.questions, config.test_questions))))
     most = cap * (2 if config.test_questions else 1) + 1
-    compared, by_hops = _wanted_candidates(config)
+    compared, by_hops, blurred = _wanted_candidates(config)
     sources: list[_Source] = []
     if compared:
         sources.append((sample_comparisons(store, names, config, most), compared))
-    return sources + [(sample_questions(store, names, config, hops, most), n) for hops, n in by_hops.items()]
+    for wanted, is_blurred in ((by_hops, False), (blurred, True)):
+        for hops, number in wanted.items():
+            sources.append((sample_questions(store, names, config, hops, most, blurred=is_blurred), number))
+    return sources
 
 
-def _wanted_candidates(config: WorldConfig) -> tuple[int, dict[int, int]]:
-    """For how many comparisons, and questions by number of facts, candidates are drawn."""
-    demand, by_hops = config.demand, Counter[int]()
+def _wanted_candidates(config: WorldConfig) -> tuple[int, dict[int, int], dict[int, int]]:
+    """For how many comparisons, and questions by number of hops, named and described, candidates are drawn."""
+    demand, by_hops, blurred = config.demand, Counter[int](), Counter[int]()
     plain = config.test_questions if demand.quotas else config.questions + config.test_questions
     compared = round(plain * config.comparisons)
     if plain:
-        by_hops.update(dict.fromkeys(config.hops, -(-(plain - compared) // len(config.hops))))
+        number = -(-(plain - compared) // len(config.hops))
+        for hops in config.hops:
+            blurred[hops] = round(number * config.blurred) if hops > 1 else 0
+            by_hops[hops] = number - blurred[hops]
     counts = demand.counts(config.questions) if demand.quotas else []
     for asked, count in zip(demand.quotas, counts, strict=True):
         if asked.shape == "comparison":
@@ -158,8 +164,9 @@ def _wanted_candidates(config: WorldConfig) -> tuple[int, dict[int, int]]:
         rare = _RARE if asked.relation else 1
         lengths = config.hops if asked.hops is None else (min(asked.hops, MOST_HOPS),)
         for hops in lengths:
-            by_hops[hops] += -(-rare * count // len(lengths))
-    return compared, dict(by_hops)
+            to = blurred if asked.blurred and hops > 1 else by_hops
+            to[hops] += -(-rare * count // len(lengths))
+    return compared, dict(+by_hops), dict(+blurred)
 
 
 def _drawn(sources: Sequence[_Source], spare: int) -> Iterator[WorldQuestion]:

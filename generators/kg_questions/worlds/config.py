@@ -26,6 +26,9 @@ class WorldConfig:
     """Share of questions that compare the years of two things. Their answers stand in the question itself."""
     intersections: float = 0.1
     """Share of paths in which two chains meet, among those of two hops or more: one search answers such a meeting."""
+    blurred: float = 0.0
+    """Share of the questions of two hops or more, comparisons aside, that describe what they start from by two or three
+    facts and do not name it: one hop of them is to find it."""
     look_alikes: float = 0.5
     """Share of questions for which a search in the words of one sub-question has the document of a look-alike first,
     and another wording the right one. For all others the right document is first at every hop."""
@@ -46,7 +49,7 @@ class WorldConfig:
     def __post_init__(self) -> None:
         if not self.hops or not all(1 <= hops <= MOST_HOPS for hops in self.hops):
             raise InvalidInput(f"must be numbers from 1 to {MOST_HOPS}", field="hops")
-        for name in ("comparisons", "intersections", "look_alikes", "found_at_once"):
+        for name in ("comparisons", "intersections", "blurred", "look_alikes", "found_at_once"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidInput("must be from 0 to 1", field=name)
         check_least(self, 1, "questions", "max_facts", "passages", must="must be")

@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from trailforge.generators.kg_questions.paths.blurring import count_hops, described_in
 from trailforge.generators.kg_questions.paths.config import KIND_RELATIONS, KgPathConfig
 from trailforge.generators.kg_questions.paths.graph import relations_named
 from trailforge.generators.kg_questions.paths.sampling import PathSampler
@@ -32,6 +33,8 @@ _LEFT_OVER = re.compile(r"[#{}|]|\b(?:which|the) one\b", re.IGNORECASE)
 """What words by rule leave where the graph does not say what something is."""
 _BATCH = 50
 """Paths that are sampled at once."""
+_MOST_IDLE = 4
+"""Batches in a row without a path of which a start is described."""
 _ROUNDS = 20
 """Draws for each entity of the graph, at most."""
 
@@ -61,8 +64,11 @@ class WorldQuestion:
     question: str
     hops: tuple[WorldHop, ...]
     num_facts: int
+    """Number of facts; those of a description count as one."""
     entities: frozenset[str]
     """Ids of all entities that the question rests on, years aside."""
+    is_blurred: bool = False
+    """Whether it was to describe one of its starts."""
 
     @property
     def answer(self) -> KgNode:
@@ -75,12 +81,16 @@ class WorldQuestion:
         return [(place, hop, hop.about) for place, hop in enumerate(self.hops) if hop.about is not None]
 
 
-def path_config(store: KgStore, config: WorldConfig, hops: int, most_per_answer: int) -> KgPathConfig:
-    """Return which paths a closed world asks: none of the rules hold that the open world needs."""
+def path_config(
+    store: KgStore, config: WorldConfig, hops: int, most_per_answer: int, *, blurred: bool = False
+) -> KgPathConfig:
+    """Return which paths a closed world asks: none of the rules hold that the open world needs. `blurred`: paths for
+    questions of so many hops of which one is a description."""
     every = tuple(names[0] for names in store.relation_names)
     return KgPathConfig(
-        hops=(hops,),
+        hops=(hops - blurred,),
         intersections=config.intersections,
+        blurred=float(blurred),
         min_functionality=0,
         min_triples=1,
         max_guess=1,
@@ -104,13 +114,19 @@ def path_config(store: KgStore, config: WorldConfig, hops: int, most_per_answer:
 
 
 def sample_questions(
-    store: KgStore, names: WorldNames, config: WorldConfig, hops: int, most_per_answer: int
+    store: KgStore, names: WorldNames, config: WorldConfig, hops: int, most_per_answer: int, *, blurred: bool = False
 ) -> Iterator[WorldQuestion]:
-    """Yield questions over paths of so many facts, until the graph has no more."""
-    sampler = PathSampler(store, path_config(store, config, hops, most_per_answer), config.seed * 10 + hops)
-    while chains := list(sampler.sample(_BATCH)):  # in batches, each of which has all forms
-        for chain in chains:
-            question = of_chain(names.renamed(chain)) if _is_askable(store, names, chain) else None
+    """Yield questions over paths of so many facts, until the graph has no more. `blurred`: those alone that describe a
+    start, as one of these facts; until the graph has hardly any."""
+    paths = path_config(store, config, hops, most_per_answer, blurred=blurred)
+    sampler = PathSampler(store, paths, config.seed * 10 + hops)
+    idle = 0
+    while idle < _MOST_IDLE and (chains := list(sampler.sample(_BATCH))):  # in batches, each of which has all forms
+        found = [chain for chain in chains if described_in(chain)] if blurred else chains
+        idle = 0 if found else idle + 1
+        for chain in found:
+            is_askable = _is_askable(store, names, chain)
+            question = of_chain(names.renamed(chain), is_blurred=blurred) if is_askable else None
             if question is not None and reads_well(question):
                 yield question
 
@@ -124,8 +140,8 @@ def _is_askable(store: KgStore, names: WorldNames, chain: FactChain) -> bool:
     return all(YEAR.fullmatch(store.label_of(row)) or names.is_clear(row) for row in rows.values())
 
 
-def of_chain(chain: FactChain) -> WorldQuestion:
-    """Return the question for a path under the world's names, hop by hop."""
+def of_chain(chain: FactChain, *, is_blurred: bool = False) -> WorldQuestion:
+    """Return the question for a path under the world's names, hop by hop. `is_blurred`: a start of it is described."""
     wording = compose(chain)
     nodes = {node.id: node for node in (*chain.starts, *chain.found)}
     hops: list[WorldHop] = []
@@ -141,8 +157,9 @@ def of_chain(chain: FactChain) -> WorldQuestion:
         form="chain" if chain.shape == "chain" else "intersection",
         question=wording.question,
         hops=tuple(hops),
-        num_facts=len(chain.facts),
+        num_facts=count_hops(chain) if is_blurred else len(chain.facts),
         entities=frozenset(node.id for node in nodes.values() if not YEAR.fullmatch(node.label)),
+        is_blurred=is_blurred,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trailforge.generators.kg_questions.worlds.config import WorldConfig
@@ -251,7 +251,8 @@ class Chooser:
             quota = self._quotas[split][name]
             takes_both = not is_strict and asked.misleads is None
             left.append(quota.left if takes_both else quota.misled if each.is_misled else quota.clean)
-        place = demand.quota_of(traits_of(as_question(each)), left)
+        traits = replace(traits_of(as_question(each)), is_blurred=each.question.is_blurred)
+        place = demand.quota_of(traits, left)
         return names[place] if place is not None else _INSTEAD
 
     def _may_take(self, split: str, kind: str, each: SearchedQuestion, is_strict: bool) -> bool:
@@ -306,7 +307,8 @@ def _quotas_of(split: str, size: int, config: WorldConfig) -> dict[str, _Quota]:
     for name, asked, count in zip(names_of(demand), demand.quotas, demand.counts(size), strict=True):
         share = config.look_alikes if asked.misleads is None else float(asked.misleads)
         misled = round(count * share)
-        is_free = asked.hops == 1 or asked.shape == "comparison"
+        # One document has a description and the fact that leads on from it.
+        is_free = asked.hops == 1 + bool(asked.blurred) or asked.shape == "comparison"
         at_once = count if is_free else max(1, int(count * config.found_at_once)) * bool(config.found_at_once)
         quotas[name] = _Quota(misled=misled, clean=count - misled, at_once=at_once)
     return quotas
@@ -355,6 +357,7 @@ def _of_split(questions: Sequence[SearchedQuestion]) -> dict[str, Any]:
         "by_kind": dict(sorted(Counter(kind_of(each.question) for each in questions).items())),
         "misled": sum(each.is_misled for each in questions),
         "misled_at_first_search": sum(each.searches[0].is_misled for each in questions),
+        "blurred": sum(each.question.is_blurred for each in questions),
         "misled_share": round(sum(each.is_misled for each in questions) / count, 4),
         "most_frequent_answer": round(max(map(answers.count, answers)) / count, 4),
         "found_at_once": round(sum(each.is_found_at_once for each in longer) / len(longer), 4) if longer else None,

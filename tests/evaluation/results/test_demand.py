@@ -20,6 +20,7 @@ from trailforge.evaluation.results.demand import (
     share_failed,
     split_by_band,
 )
+from trailforge.evaluation.results.failures import is_right
 from trailforge.evaluation.results.metrics import make_episode
 from trailforge.pipelines.sources.demand import Quota, read_demand
 from trailforge.schemas import Hop, InvalidInput, Passage, Question, to_dict, write_parquet
@@ -101,8 +102,22 @@ def test_what_is_outside_a_band_is_given_back_for_a_harder_or_an_easier_one(eval
     split = split_by_band(episodes, ASKED, (0.1, 0.7))
     assert [each.id for each in split.inside] == ["q1", "q5"] and [each.id for each in split.hard] == ["q3", "q7"]
     assert [each.id for each in split.easy] == ["q0", "q2", "q4", "q6"]
-    shares = {(each.hops, each.look_alike): each.share for each in demand_band(split, 0.0)}
-    assert shares == {(2, None): 0.5, (1, True): 0.25, (1, None): 0.125, (2, False): 0.125}
+    shares = {(each.hops, each.look_alike, each.blurred): each.share for each in demand_band(split, 0.0)}
+    assert shares == {
+        (2, None, None): 0.4167, (1, True, None): 0.1667, (2, None, True): 0.1667,
+        (2, False, False): 0.125, (1, None, False): 0.125,
+    }  # fmt: skip
+
+
+def test_no_more_is_given_back_than_is_allowed_and_the_nearest_to_the_band_first(evaluated: Path) -> None:
+    _, episodes = read_attempts(evaluated)
+    split = split_by_band(episodes, ASKED, (0.1, 0.7))
+    cut = split.cut(3)
+    assert (len(cut.easy), len(cut.hard)) == (2, 1) and cut.inside == split.inside
+    assert split.cut(6) == split and not split.cut(0).easy + split.cut(0).hard
+    wide = split_by_band(episodes, ASKED, (0.9, 0.95))
+    right = [sum(is_right(each.scores) for each in episodes if each.question_id == asked.id) for asked in wide.hard]
+    assert right == sorted(right, reverse=True) and len({*right}) > 1
 
 
 def test_the_command_writes_quotas_and_the_questions_in_the_band(evaluated: Path, tmp_path: Path) -> None:
@@ -122,6 +137,8 @@ def test_the_command_writes_quotas_and_the_questions_in_the_band(evaluated: Path
     result = CliRunner().invoke(app, [*command, "--pass-rate", "0.1..0.7", "--kept", str(tmp_path / "in.jsonl")])
     assert result.exit_code == 0 and "2 in the band, 4 too easy, 2 too hard" in result.output
     assert [json.loads(line)["id"] for line in (tmp_path / "in.jsonl").read_text().splitlines()] == ["q1", "q5"]
+    result = CliRunner().invoke(app, [*command, "--pass-rate", "0.1..0.7", "--give-back", "3"])
+    assert result.exit_code == 0 and "2 and 1 of the latter are given back" in result.output
 
 
 @pytest.mark.parametrize(
@@ -129,6 +146,7 @@ def test_the_command_writes_quotas_and_the_questions_in_the_band(evaluated: Path
     [
         (["--by", "hops,colour"], "'colour' is none of hops"),
         (["--kept", "x.jsonl"], "give --pass-rate"),
+        (["--give-back", "3"], "give --pass-rate"),
         (["--least", "99"], "no cell is weaker"),
         (["--pass-rate", "0.7..0.1"], "begins above"),
     ],

@@ -68,6 +68,21 @@ def test_a_chain_in_words(chain: FactChain, question: str, sub_questions: tuple[
     assert wording.sub_questions == sub_questions
 
 
+def test_a_start_is_described_by_three_facts() -> None:
+    chain = chain_to(
+        node("Cy Cedar", "person"),
+        fact("Red Dust", "year of publication", "1951", backward=True),
+        fact("Red Dust", "cast member", "Ann Ash", backward=True),
+        fact("Red Dust", "narrative location", "Elmton", backward=True),
+        fact("Red Dust", "director", "Cy Cedar"),
+        starts=(node("1951", "year"), node("Ann Ash", "person"), node("Elmton", "city")),
+        bridges=(node("Red Dust", "film"),),
+    )
+    told = "film that was released in 1951, is set in Elmton and has a cast that includes Ann Ash?"
+    assert compose(chain).question == f"Who directed the {told}"
+    assert compose(chain).sub_questions[0] == "Which " + told.replace(" that was", " was", 1)
+
+
 def test_two_descriptions_with_clauses_are_kept_apart() -> None:
     chain = chain_to(
         node("Red Dust", "film"),
@@ -107,6 +122,7 @@ def test_a_relation_without_phrases_is_put_into_words_by_its_names(each: KgFact,
         (node("The Hague", "city"), "The Hague"),
         (node("University of Vienna"), "the University of Vienna"),
         (node("United States"), "the United States"),
+        (node("United States of America"), "the United States of America"),
         (node("Democratic Republic of the Congo"), "the Democratic Republic of the Congo"),
         (node("oxygen", "chemical element"), "oxygen"),
         (node("Sanssouci", "palace"), "the palace Sanssouci"),

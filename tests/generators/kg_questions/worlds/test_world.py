@@ -271,6 +271,19 @@ def test_a_world_by_quotas_has_what_they_ask_for(kg: Path, tmp_path: Path) -> No
     assert {traits_of(each).hops for each in world.questions("test")} <= {1, 2} and len(world.questions("test")) == 8
 
 
+def test_starts_that_are_described_are_found_and_not_named(kg: Path, tmp_path: Path) -> None:
+    """By quotas: who makes no mistake finds the described start first, by its own document."""
+    demand = Demand(quotas=(Quota(share=1, hops=2, blurred=True), Quota(share=1, hops=1, blurred=False)))
+    make_world(kg, tmp_path / "world", WorldConfig(questions=8, hops=(1,), distractors=30, demand=demand))
+    world = WorldFolder(tmp_path / "world")
+    asked = world.questions()
+    assert Counter(len(world.searches[each.id]) for each in asked) == {1: 4, 2: 4}
+    assert world.about["figures"]["questions"]["blurred"] == 4 and all(world.solved(each) for each in asked)
+    for question in (each for each in asked if len(each.decomposition) == 2):
+        start, first = question.decomposition[0].answer, world.searches[question.id][0]
+        assert not mentions(question.question, start) and first["title"] == start and len(first["sentences"]) > 1
+
+
 def test_one_relation_can_be_asked_for(kg: Path, apart: WorldFolder, tmp_path: Path) -> None:
     counted = Counter(traits_of(each).relation for each in apart.questions())
     wanted = max(counted, key=lambda each: (counted[each], each))

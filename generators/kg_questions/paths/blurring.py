@@ -1,0 +1,152 @@
+"""Describe a start of a path in the place of naming it: by facts that together are true of it alone in the whole graph.
+
+The more entities share each fact, the less it says by itself, so what most entities share is taken first. No fact is
+there that the others make needless. Of every other entity that all facts but one are true of, the graph says something
+else in the place of that one, or that it is of another kind: what it lacks proves nothing, unless it is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import combinations
+
+import numpy as np
+
+from trailforge.filters.kg import is_named
+from trailforge.generators.kg_questions.paths.config import Form, KgPathConfig
+from trailforge.generators.kg_questions.paths.facts import Edge, FactRules, Slot
+from trailforge.generators.kg_questions.paths.graph import Graph, KindReader, relations_named
+from trailforge.generators.kg_questions.paths.query import Link, Named, PathNode, answers, links_of
+from trailforge.schemas import FactChain, KgNode
+
+_FACTS = (2, 3)
+"""How many facts describe an entity; fewer are tried first."""
+_MOST_FACTS = 24
+"""Facts of an entity that are looked at, those that most entities share first."""
+_MOST_SHARING = 5000
+"""Entities that may share one of these facts."""
+
+
+def described_in(chain: FactChain) -> tuple[KgNode, ...]:
+    """Return the bridges that are described: that two or more facts lead to, all of them from starts."""
+    starts = {start.id for start in chain.starts}
+    facts = ((bridge, chain.leading_to(bridge)) for bridge in chain.bridges)
+    return tuple(bridge for bridge, led in facts if len(led) > 1 and starts.issuperset(fact.known for fact in led))
+
+
+def count_hops(chain: FactChain) -> int:
+    """Return the number of facts, those of a description counted as one: it is one thing to find."""
+    return len(chain.facts) - sum(len(chain.leading_to(node)) - 1 for node in described_in(chain))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Told:
+    """A fact that may describe an entity, and all entities that it is true of."""
+
+    link: Link
+    shared_by: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Blurring:
+    """Describes starts of paths in one graph."""
+
+    graph: Graph
+    kinds: KindReader
+    rules: FactRules
+    named: Named
+    config: KgPathConfig
+
+    @property
+    def _edges(self) -> list[Edge]:
+        """What facts may describe by: also relations with many tails, since no fact has to single out by itself."""
+        excluded = relations_named(self.graph.store, self.config.excluded)
+        followed = (each for each in range(len(self.graph.store.relation_names)) if each not in excluded)
+        return [Edge(relation, is_forward) for relation in followed for is_forward in (False, True)]
+
+    def blur(self, root: PathNode) -> Iterator[tuple[PathNode, int]]:
+        """Yield the tree with one of its starts described, in all ways that are found, and the row of that start."""
+        for start in [node for node in root.below() if not node.links]:
+            up, parent = next((link, node) for node, link in links_of(root) if link.child is start)
+            told = self._facts_of(start, root, up, parent)
+            for links in self._describing(start.row, told):
+                yield _put(root, start, PathNode(start.row, links)), start.row
+
+    def _facts_of(self, start: PathNode, root: PathNode, up: Link, parent: PathNode) -> list[_Told]:
+        """Facts that may describe a start, those that most entities share first.
+
+        None leads to it from what the path has, or from what is joined with another entity of it, which would be a
+        shortcut; what is joined with very many entities leads to none of them.
+        """
+        graph, store = self.graph, self.graph.store
+        if self.kinds.kind(start.row) in ("", *self.config.ends) or self.kinds.is_gone(start.row):
+            return []
+        slot = Slot(row=start.row, form=Form(0), up=Edge(up.relation, up.is_forward), meets=True, met=None)
+        others = [node.row for node in root.below() if node is not start]
+        used = [link.relation for _, link in links_of(root)]
+        names = store.names_of(start.row)
+        found: list[_Told] = []
+        for edge in self._edges:
+            if used.count(edge.relation) >= self.config.max_same:
+                continue
+            for child in graph.reached(start.row, edge.relation, not edge.is_forward).tolist():
+                label = store.label_of(child)
+                if child in others or child == start.row or any(is_named(label, name) for name in names):
+                    continue
+                if self._why_unfit(slot, edge, child) or self._is_short(child, others):
+                    continue
+                link = Link(edge.relation, edge.is_forward, PathNode(child))
+                shared_by = answers(graph, PathNode(start.row, (link,)), self.named, _MOST_SHARING)
+                if shared_by is not None and len(shared_by) > 1:
+                    found.append(_Told(link, shared_by))
+        found.sort(key=lambda each: -len(each.shared_by))
+        return found[:_MOST_FACTS]
+
+    def _why_unfit(self, slot: Slot, edge: Edge, child: int) -> str:
+        """Why a fact may not describe; empty if it may, also where it is true of more than may meet elsewhere."""
+        why = self.rules.why_unfit(slot, edge, child)
+        return "" if why == "fan_out" and len(self.graph.reached(child, *edge)) > 1 else why
+
+    def _is_short(self, child: int, others: list[int]) -> bool:
+        is_hub = self.graph.store.degree_of(child) > self.config.max_degree
+        return not is_hub and any(self.graph.is_joined(child, row) for row in others)
+
+    def _describing(self, row: int, told: list[_Told]) -> Iterator[tuple[Link, ...]]:
+        """Facts, of as many relations, that together are true of one entity alone."""
+        for count in _FACTS:
+            for some in combinations(told, count):
+                if len({each.link.relation for each in some}) == count and self._singles_out(row, some):
+                    yield tuple(each.link for each in some)
+
+    def _singles_out(self, row: int, some: tuple[_Told, ...]) -> bool:
+        """Are these facts true of this entity alone, each of them needed, and the graph's other entities ruled out?"""
+        sets = [each.shared_by for each in some]
+        if len(reduce(_common, sets)) != 1:
+            return False
+        for place, left_out in enumerate(some):
+            rivals = reduce(_common, sets[:place] + sets[place + 1 :])
+            others = [each for each in rivals.tolist() if each != row]
+            if not others or not all(self._is_ruled_out(each, row, left_out.link) for each in others):
+                return False
+        return True
+
+    def _is_ruled_out(self, rival: int, row: int, link: Link) -> bool:
+        """Does the graph know all that a fact is true of, or that a rival has another in its place or is of another
+        kind, which is told beside the facts?"""
+        if Edge(link.relation, link.is_forward) in self.rules.lists:
+            return True
+        is_other = self.kinds.kind(rival) not in ("", self.kinds.kind(row))
+        return is_other or len(self.graph.reached(rival, link.relation, not link.is_forward)) > 0
+
+
+def _common(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return np.intersect1d(one, other, assume_unique=True)
+
+
+def _put(node: PathNode, old: PathNode, new: PathNode) -> PathNode:
+    """The tree with one node in the place of another."""
+    if node is old:
+        return new
+    return PathNode(node.row, tuple(replace(link, child=_put(link.child, old, new)) for link in node.links))
