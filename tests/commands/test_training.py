@@ -167,7 +167,9 @@ def test_help_has_examples() -> None:
     """Of each command, and each names the preset that runs on any machine."""
     for command in ("sft", "rl"):
         told = run("train", command, "--help")
-        assert "trailforge train" in told and "abstention and demo (ours)" in " ".join(told.replace("│", " ").split())
+        assert "trailforge train" in told and "ours: abstention, browse, demo" in " ".join(
+            told.replace("│", " ").split()
+        )
     assert "train sft sets/demo --preset demo" in run("train", "sft", "--help")
 
 

@@ -128,7 +128,7 @@ def by_training(recipe: Path) -> list[float]:
     played: list[Any] = [
         (
             SimpleNamespace(question=QUESTION, reward_model=SimpleNamespace(ground_truth=case.truth)),
-            SimpleNamespace(messages=case.messages, ids=[0] * case.tokens),
+            SimpleNamespace(messages=case.messages, ids=[0] * case.tokens, run=None),
         )
         for case in CASES
     ]
