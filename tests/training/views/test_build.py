@@ -18,9 +18,9 @@ from tests.support import finished_runs as made
 from tests.support.bundle_rows import INSTRUMENT, ISLAND, WHEEL
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from trailforge.pipelines.sources import read_questions
-from trailforge.protocols import PROTOCOLS, r_search
+from trailforge.protocols import r_search
+from trailforge.protocols.browse import asking_of
 from trailforge.schemas import (
-    ChatMessage,
     CountMismatch,
     InvalidInput,
     OutputError,
@@ -132,7 +132,7 @@ def test_questions_without_options_are_asked_in_another_protocol(
     made_set = build(runs, tmp_path / "out", replace(ALL, protocol=protocol))
     rl = {row.question_id: row for row in made_set.rows("rl", "train", RlRow)}
     rewards = {"react": "msearcher", "kg_search": "dynasearcher", "search_r1": "search-r1", "graph_r1": "ragsearch"}
-    grammar = PROTOCOLS[protocol]
+    rewards["browse"] = "abstention"
     others = {name for name, row in rl.items() if row.reward_model.ground_truth.protocol != protocol}
     assert others == {name for name, row in rl.items() if row.reward_model.ground_truth.options}
     assert len(others) == 2
@@ -140,10 +140,8 @@ def test_questions_without_options_are_asked_in_another_protocol(
     assert rl["instrument"].prompt[0].content == r_search.SYSTEM_PROMPT
     for name in ("q0", "island", "kq1"):
         row = rl[name]
-        assert row.prompt == (
-            ChatMessage(role="system", content=grammar.system_prompt),
-            ChatMessage(role="user", content=row.question + grammar.user_suffix),
-        )
+        asked = [(turn.role, turn.content) for turn in asking_of(protocol).opening(row.question)]
+        assert [(turn.role, turn.content) for turn in row.prompt] == asked
         assert row.reward_model.ground_truth.reward_preset == rewards[protocol]
         assert row.reward_model.ground_truth.allowed_tools == ()
     assert rl["q0"].data_source == "mcts_trajectories" and rl["island"].data_source == "document_bundles"
