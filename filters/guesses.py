@@ -96,8 +96,7 @@ _LIKELY = _any_of(
     r"\bin all likelihood\b|\b(?:must|would) have\b|\b(?:could|may|might) (?:be|have)\b",
     r"\bi (?:think|believe|suspect|am fairly sure|am pretty sure)\s*[.,;]?$",
 )
-_OWNER = re.compile(r"\b(?!(?:And|As|At|But|For|From|In|Of|On|So|To|With)\b)([A-Z][\w-]*(?: [A-Z][\w-]*)*)['’]s\b")
-"""Whose relative, place or date a clause is about."""
+_OF_ITS_OWN = re.compile(r"\b(?:his|hers?|their|its)\b", re.IGNORECASE)
 _CITES = re.compile(rf"\b(?:{_ONE}|{_MANY}|according to)\b", re.IGNORECASE)
 _CONFIRMS = _any_of(
     r"\b(?:confirm|verif|corroborat|agree|bear|bore|prove|match)\w*\b",
@@ -301,16 +300,29 @@ def _admits(clauses: Sequence[str], place: int, names: Sequence[str], read: Sequ
 
 
 def _rules_out(clauses: Sequence[str], place: int, names: Sequence[str]) -> bool:
-    """Does a clause leave another branch aside, once the answer was said? "Her brother is Paul. Vicki's mother is not
-    named": it is about somebody whom no clause up to then names, or about what the answer itself has.
+    """Does a clause leave another branch aside? "Vicki's mother is not named. Her brother is Paul, Ann says": it is
+    about somebody whom the clause that says the answer does not name, or about what the answer itself has.
     """
-    clause, before = clauses[place], clauses[:place]
-    if clause.startswith("so ") and before and is_unstated(before[-1]):
-        return _rules_out(clauses, place - 1, names)
-    owners = _OWNER.findall(clause)
-    is_said = any(mentions(each, name) and not _is_doubtful(each) for each in before for name in names)
-    others = [owner for owner in owners if not any(mentions(name, owner) for name in names)]
-    return bool(owners) and is_said and not any(mentions(each, owner) for each in before for owner in others)
+    clause, before = clauses[place], clauses[place - 1] if place else ""
+    if clause.startswith("so ") and before and is_unstated(before) and _rules_out(clauses, place - 1, names):
+        return True
+    if not _named(clause) and _OF_ITS_OWN.search(clause):
+        clause = before
+    of_whom, telling = _others(clause, names), (*clauses[:place], *clauses[place + 1 :])
+    telling = [each for each in telling if any(mentions(each, name) for name in names) and not _is_doubtful(each)]
+    return bool(_named(clause)) and any(
+        (others or _CITES.search(each))
+        and not any(mentions(one, other) or mentions(other, one) for one in of_whom for other in others)
+        for each, others in ((each, _others(each, names)) for each in telling)
+    )
+
+
+def _others(clause: str, names: Sequence[str]) -> list[str]:
+    return [each for each in _named(clause) if not any(mentions(name, each) or mentions(each, name) for name in names)]
+
+
+def _named(clause: str) -> list[str]:
+    return [each for each in names_asked(clause) if not (each[0].isdigit() or _CITES.match(each))]
 
 
 def _is_doubtful(clause: str) -> bool:

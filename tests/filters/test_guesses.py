@@ -140,6 +140,10 @@ def test_a_guess_is_the_agents_own_beside_the_same_passages(thought: str) -> Non
         "Pete's mother is Paris. Doc 3: she has one son. Vicki's mother is not named.",
         "Cherry Cook's only son is Gerry, whose wife is Paris. Paris's parents are not named.",
         "Gerry's wife is Paris. Paris's parents are not named, so Gerry's mother-in-law is not given.",
+        "Paris is the brother of Danielle Lemaster. Grady Lemaster's siblings are not known.",
+        "The mother of Emery is Paris; the mother of Zenobia Hyde is not given.",
+        "Neither Denny nor Brittany has parents listed. Remains Piper with Paris, the father of her mother Dorinda.",
+        "Aline's father is Denny; a grandfather of hers is not named. Piper has the grandfather Paris.",
     ],
 )
 def test_a_branch_that_is_left_aside_is_no_guess(thought: str) -> None:
@@ -152,6 +156,10 @@ def test_a_branch_that_is_left_aside_is_no_guess(thought: str) -> None:
         "Vicki's mother is not named. It is Paris.",
         "Vicki's mother is Paris. Vicki's mother is not named.",
         "He is the son of Vicki. It is Paris. Vicki's mother is not named.",
+        "Vicki's mother is not named. Vicki lived with Paris.",
+        "Henry Moore's place of death is not named. Moore's wife lived in Paris.",
+        "Its director's place of death is not named. It is Paris.",
+        "The place of death is not named in Doc 1. Henry lived in Paris.",
         "Pete's mother is probably Paris. Vicki's mother is not named.",
         "Pete's mother is Alexandra. Vicki's mother is not named.",
         "It is Paris. The mother is not named.",
