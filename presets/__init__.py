@@ -29,7 +29,7 @@ written."""
 
 _HOUSE = files(__name__)
 _LARGEST = 1 << 16
-"""Largest size of a preset file in bytes. The largest of ours has a twentieth of it."""
+"""Largest size of a preset file in bytes. The largest of ours has a seventh of it."""
 _MOST_DEEP = 50
 _NOT_YAML = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError)
 """Errors that PyYAML raises. All but the first concern a value that its tag does not allow, as a date that does not
