@@ -26,6 +26,8 @@ _CHOSEN = "root.run"
 _CONFIG = {"displayModeBar": False}
 _MOST_LISTED = 500
 _MOST_ERRORS = 20
+_NAME_WIDTH = 250
+"""Pixels in which the longest reason can be read."""
 
 
 def chosen_run(root: Path) -> Path | None:
@@ -192,6 +194,7 @@ def _show_pair(root: Path) -> None:
                 for name, (one, other) in pair.figures.items()
             ],
             height=38 + 35 * min(len(pair.figures), 14),
+            column_config={"figure": st.column_config.Column(width=_NAME_WIDTH)},
         )  # fmt: skip
     with right:
         difference = _pick_difference(pair)

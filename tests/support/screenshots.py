@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from tests.support.browser import Visit, browsing, inspecting
 from trailforge.curation.decisions import append, now
 from trailforge.pipelines.runs.table_index import TableIndex
-from trailforge.schemas import ContrastivePair, Decision, RejectedRow, Trajectory, read_rows
+from trailforge.schemas import BundleQuestion, ContrastivePair, Decision, RejectedRow, Trajectory, read_rows
 
 
 class Shot(NamedTuple):
@@ -31,6 +31,8 @@ class Shot(NamedTuple):
     """Chosen before the picture is taken."""
     act: Callable[[Visit], None] | None = None
     """Done before it is taken."""
+    height: int = 1000
+    """Of the window, in pixels."""
 
 
 def main() -> None:
@@ -47,7 +49,7 @@ def main() -> None:
         _decide(decided)
         for folder, shots in (
             (decided, _of_trajectories(trajectories)),
-            (bundles, (Shot("bundles", "bundles"), Shot("episodes", "bundles?table=episodes"))),
+            (bundles, _of_bundles(bundles)),
             (episodes, _of_episodes(episodes)),
             (questions, (Shot("graph_questions", "kg"),)),
         ):
@@ -90,6 +92,11 @@ def _of_trajectories(folder: Path) -> tuple[Shot, ...]:
     )
 
 
+def _of_bundles(folder: Path) -> tuple[Shot, ...]:
+    kept = _rows(folder, "bundle_questions", BundleQuestion)[0].bundle_id
+    return Shot("bundles", f"bundles?row={kept}", height=1700), Shot("episodes", "bundles?table=episodes")
+
+
 def _of_episodes(folder: Path) -> tuple[Shot, ...]:
     good = _rows(folder, "pairs", ContrastivePair)[0].good_uid
     return Shot("kg", "kg"), Shot("pair", f"kg?row={good}", "Contrast with a bad episode")
@@ -97,6 +104,7 @@ def _of_episodes(folder: Path) -> tuple[Shot, ...]:
 
 def _take(browser: Any, url: str, shot: Shot, out: Path) -> None:
     visit = Visit(browser, url)
+    visit.page.set_viewport_size({"width": 1400, "height": shot.height})
     visit.go(shot.path)
     visit.page.wait_for_timeout(1500)
     if shot.tab:
