@@ -243,6 +243,7 @@ def _show_difference(runs: Sequence[OpenRun], table: str, difference: RowDiffere
     sides = zip(st.columns(2, gap="medium"), "AB", runs, (difference.first, difference.second), strict=True)
     for place, side, run, numbers in sides:
         with place:
-            st.caption(f"{side}: {len(numbers):,} rows of this source that the other lacks; the first of them")
+            first = "; the first of them" if len(numbers) > 1 else ""
+            st.caption(f"{side}: {len(numbers):,} rows of this source that the other lacks{first}")
             if numbers:
                 draw(describe(run, table, numbers[0]), Canvas(run, table, f"root.{side}.{difference.source}"))
