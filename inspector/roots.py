@@ -155,7 +155,7 @@ def compare_runs(first: OpenRun, second: OpenRun) -> RunPair:
     figures = [_figures(run) for run in (first, second)]
     names = dict.fromkeys((*figures[0], *figures[1]))
     both = {name: (figures[0].get(name), figures[1].get(name)) for name in names}
-    if tables[0] != tables[1] or any(tables[0] not in run.tables for run in (first, second)):
+    if tables[0] != tables[1]:
         return RunPair(figures=both, table="", same=0, differing=())
     sides = [_rows(run, tables[0]) for run in (first, second)]
     known = sides[0].keys() & sides[1].keys()
@@ -172,7 +172,9 @@ def compare_runs(first: OpenRun, second: OpenRun) -> RunPair:
 
 
 def _rows(run: OpenRun, table: str) -> dict[str, tuple[int, str]]:
-    """By uid the number and the source of each row."""
+    """By uid the number and the source of each row; a run that kept nothing has no such table."""
+    if table not in run.tables:
+        return {}
     key, source = run.key_of(table), load_dataset(run.dataset).tables[table].source
     source = source if source in run.table(table).schema.names else key
     found = run.table(table).select(list(dict.fromkeys((key, source))))

@@ -43,7 +43,7 @@ def describe_timeline(record: BrowseRecord) -> Parts:
     return [
         Chips([StyledText(f"{name.replace('_', ' ')} {value}") for name, value in figures.items()]),
         Note(f"Calls are {record.writing}; {kept}."),
-        Grid(("#", "turn", "call", "showed", "", "tokens"), rows, (0.3, 0.4, 4, 4, 1, 0.6)),
+        Grid(("#", "turn", "call", "showed", "", "tokens"), rows, (0.3, 0.6, 4, 4, 1, 0.7)),
     ]
 
 

@@ -210,21 +210,22 @@ def _wanted(run: OpenRun, curation: Curation, tables: Sequence[str], desk: Desk,
     if mode == queues.LOWEST:
         number = st.selectbox("By", run.table(table).numbers(), key=f"decide.number.{table}", on_change=restart)
     kinds = queues.kinds_of(run, table)
-    kind = None
+    kind = ""
     if kinds:
         kind = st.selectbox(
-            "Only", [None, *kinds], key=f"decide.kind.{table}", on_change=restart, format_func=_kind_label,
+            "Only", ["", *kinds], key=f"decide.kind.{table}", on_change=restart, format_func=_kind_label,
             help="Rows of one kind, or with one value of another column.",
         )  # fmt: skip
     words = ask_search(table, "decide.words", restart)
     hide = st.toggle("Hide decided", value=True, key="decide.hide", on_change=restart)
     return queues.Wanted(
-        table=table, mode=mode, number=number, kind=kind, words=words, guide=guide, hide_decided=hide
+        table=table, mode=mode, number=number, kind=None if isinstance(kind, str) else kind, words=words, guide=guide,
+        hide_decided=hide,
     )  # fmt: skip
 
 
-def _kind_label(kind: queues.Kind | None) -> str:
-    if kind is None:
+def _kind_label(kind: queues.Kind | str) -> str:
+    if isinstance(kind, str):
         return "all rows"
     return f"{kind.column.replace('_', ' ')}: {visible(kind.value[:_LONGEST_KIND])} ({kind.rows:,})"
 

@@ -5,6 +5,7 @@
 // is the shown row's. What cannot be taken is said on the page.
 (keys) => {
   const LONGEST_WAIT_MS = 3000;
+  const DRAWING_MS = 700; // a run that has ended may not be drawn to its end yet
   if (window.trailforgeKeys) return;
   window.trailforgeKeys = true;
   let pressed = null; // the showing, as it was drawn, for which a key has spoken
@@ -43,11 +44,12 @@
   };
 
   // The row is drawn before its buttons: the press waits for its own.
-  const click = (key, name, row, until) => {
+  const click = (key, name, row, begun) => {
     const button = document.querySelector(`.st-key-decide-${name}-${row.seat} button`);
     if (button && !button.disabled) return button.click();
-    if (!button && isRunning() && performance.now() < until && shown()?.seat === row.seat)
-      return requestAnimationFrame(() => click(key, name, row, until));
+    const until = begun + (isRunning() ? LONGEST_WAIT_MS : DRAWING_MS);
+    if (!button && performance.now() < until && shown()?.seat === row.seat)
+      return requestAnimationFrame(() => click(key, name, row, begun));
     pressed = null;
     tell(key, "there is nothing for it to do");
   };
@@ -64,7 +66,7 @@
     else if (!row || row.drawing === pressed) tell(event.key, "the next row is not there yet");
     else {
       pressed = row.drawing;
-      click(event.key, name, row, performance.now() + LONGEST_WAIT_MS);
+      click(event.key, name, row, performance.now());
     }
   }, true);
 

@@ -29,6 +29,8 @@ ARRIVED = "decide.arrived"
 _TO, _LIST = "page.decide", "page.list"
 PAGE = 25
 """Number of rows that the list shows at a time."""
+_ALL = ""
+"""Chosen where nothing is chosen: with None instead, the field has a cross that clears nothing."""
 _NO_MEANINGS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -114,7 +116,7 @@ def go_to(run: OpenRun, table: str, value: str) -> None:
     """Choose a row by its key from elsewhere on the page, in a callback. Filters that may hide the row are removed."""
     if run.find(table, value) is None:
         return
-    st.session_state[f"{table}.kind"] = None
+    st.session_state[f"{table}.kind"] = _ALL
     st.session_state[f"{table}.words"] = ""
     st.session_state.pop(f"{table}.place", None)  # where the row is depends on the order of the list
     st.query_params[ROW] = value
@@ -181,22 +183,22 @@ def _order(run: OpenRun, shown: ShownTable, numbers: Sequence[int], line: DeltaG
     if not ends:
         return numbers
 
-    def told(end: tuple[str, bool] | None) -> str:
-        if end is None:
+    def told(end: tuple[str, bool] | str) -> str:
+        if isinstance(end, str):
             return "as in the run"
         how = "A to Z" if end[0] in texts else "highest first" if end[1] else "lowest first"
         return f"{title_of(end[0])}, {how}"
 
     chosen = line.selectbox(
         "Order",
-        [None, *ends],
+        [_ALL, *ends],
         key=f"{table}.order",
         format_func=told,
         on_change=to_top,
         args=(table,),
         width=230,
     )
-    if chosen is None:
+    if isinstance(chosen, str):
         return numbers
     column, is_descending = chosen
     order = ordered(run, shown, column, is_descending=is_descending)
@@ -215,10 +217,10 @@ def _filter(
     if kind and not only:
         counts = Counter(more[kind]) if kind in more else run.table(table).counts([kind])[kind]
         value = line.selectbox(
-            kind.replace("_", " "), [None, *(name for name, _ in counts.most_common())], key=f"{table}.kind",
-            format_func=lambda each: "all" if each is None else f"{each} ({counts[each]:,})",
+            kind.replace("_", " "), [_ALL, *(name for name, _ in counts.most_common() if name)], key=f"{table}.kind",
+            format_func=lambda each: "all" if each == _ALL else f"{each} ({counts[each]:,})",
             on_change=to_top, args=(table,),
-        )  # fmt: skip
+        ) or None  # fmt: skip
     words = ask_search(table, f"{table}.words", partial(to_top, table), line)
     numbers: Sequence[int] = range(run.size(table))
     if value is not None and kind in more:
@@ -238,9 +240,7 @@ def ask_search(table: str, key: str, on_change: Callable[[], None], place: Any =
     named = f"{table}.{SEARCH}"
     if key not in st.session_state and named in st.query_params:
         st.session_state[key] = st.query_params[named]
-    words = place.text_input(
-        "Search", key=key, on_change=on_change, help=HELP, placeholder="words, field:value, reward<0.5"
-    )
+    words = place.text_input("Search", key=key, on_change=on_change, help=HELP, placeholder="words, field:value")
     if words.strip():
         st.query_params[named] = words
     else:

@@ -26,6 +26,8 @@ _CHOSEN = "root.run"
 _CONFIG = {"displayModeBar": False}
 _MOST_LISTED = 500
 _MOST_ERRORS = 20
+_NAME_WIDTH = 250
+"""Pixels in which the longest reason can be read."""
 
 
 def chosen_run(root: Path) -> Path | None:
@@ -192,6 +194,7 @@ def _show_pair(root: Path) -> None:
                 for name, (one, other) in pair.figures.items()
             ],
             height=38 + 35 * min(len(pair.figures), 14),
+            column_config={"figure": st.column_config.Column(width=_NAME_WIDTH)},
         )  # fmt: skip
     with right:
         difference = _pick_difference(pair)
@@ -240,6 +243,7 @@ def _show_difference(runs: Sequence[OpenRun], table: str, difference: RowDiffere
     sides = zip(st.columns(2, gap="medium"), "AB", runs, (difference.first, difference.second), strict=True)
     for place, side, run, numbers in sides:
         with place:
-            st.caption(f"{side}: {len(numbers):,} rows of this source that the other lacks; the first of them")
+            first = "; the first of them" if len(numbers) > 1 else ""
+            st.caption(f"{side}: {len(numbers):,} rows of this source that the other lacks{first}")
             if numbers:
                 draw(describe(run, table, numbers[0]), Canvas(run, table, f"root.{side}.{difference.source}"))

@@ -15,10 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from PIL import Image
+
 from tests.support.browser import Visit, browsing, inspecting
 from trailforge.curation.decisions import append, now
 from trailforge.pipelines.runs.table_index import TableIndex
-from trailforge.schemas import ContrastivePair, Decision, RejectedRow, Trajectory, read_rows
+from trailforge.schemas import BundleQuestion, ContrastivePair, Decision, RejectedRow, Trajectory, read_rows
 
 
 class Shot(NamedTuple):
@@ -31,6 +34,8 @@ class Shot(NamedTuple):
     """Chosen before the picture is taken."""
     act: Callable[[Visit], None] | None = None
     """Done before it is taken."""
+    height: int = 1000
+    """Of the window, in pixels."""
 
 
 def main() -> None:
@@ -47,7 +52,7 @@ def main() -> None:
         _decide(decided)
         for folder, shots in (
             (decided, _of_trajectories(trajectories)),
-            (bundles, (Shot("bundles", "bundles"), Shot("episodes", "bundles?table=episodes"))),
+            (bundles, _of_bundles(bundles)),
             (episodes, _of_episodes(episodes)),
             (questions, (Shot("graph_questions", "kg"),)),
         ):
@@ -90,6 +95,11 @@ def _of_trajectories(folder: Path) -> tuple[Shot, ...]:
     )
 
 
+def _of_bundles(folder: Path) -> tuple[Shot, ...]:
+    kept = _rows(folder, "bundle_questions", BundleQuestion)[0].bundle_id
+    return Shot("bundles", f"bundles?row={kept}", height=1700), Shot("episodes", "bundles?table=episodes")
+
+
 def _of_episodes(folder: Path) -> tuple[Shot, ...]:
     good = _rows(folder, "pairs", ContrastivePair)[0].good_uid
     return Shot("kg", "kg"), Shot("pair", f"kg?row={good}", "Contrast with a bad episode")
@@ -97,6 +107,7 @@ def _of_episodes(folder: Path) -> tuple[Shot, ...]:
 
 def _take(browser: Any, url: str, shot: Shot, out: Path) -> None:
     visit = Visit(browser, url)
+    visit.page.set_viewport_size({"width": 1400, "height": shot.height})
     visit.go(shot.path)
     visit.page.wait_for_timeout(1500)
     if shot.tab:
@@ -107,6 +118,23 @@ def _take(browser: Any, url: str, shot: Shot, out: Path) -> None:
     visit.page.wait_for_timeout(1500)
     visit.page.screenshot(path=out / f"{shot.name}.png")
     visit.page.close()
+    _shrink(out / f"{shot.name}.png")
+
+
+def _shrink(path: Path) -> None:
+    """Leave a picture 256 colours: the 128 most frequent ones as they are, and 128 that come near all others. The file
+    is less than half as large."""
+    with Image.open(path) as picture:
+        full = picture.convert("RGB")
+    others = full.quantize(128, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).getpalette()
+    found, which, counts = np.unique(
+        np.asarray(full, dtype=np.int64).reshape(-1, 3), axis=0, return_inverse=True, return_counts=True
+    )
+    palette = np.concatenate([found[np.argsort(-counts)[:128]], np.reshape(others or [], (-1, 3))])
+    nearest = ((found[:, None] - palette) ** 2).sum(axis=2).argmin(axis=1).astype(np.uint8)
+    small = Image.fromarray(nearest[which].reshape(full.height, full.width), "P")
+    small.putpalette(palette.ravel().tolist())
+    small.save(path, optimize=True)
 
 
 def _type_a_fix(visit: Visit, row: Trajectory) -> None:

@@ -91,6 +91,19 @@ def test_two_runs_are_held_against_each_other(root: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_run_that_kept_nothing_lacks_every_row_of_the_other(root: Path, tmp_path: Path) -> None:
+    shutil.copytree(root / "first", tmp_path / "bare")
+    shutil.rmtree(tmp_path / "bare" / TABLE)
+    manifest = json.loads((tmp_path / "bare" / "manifest.json").read_text())
+    manifest["files"] = [each for each in manifest["files"] if not each["path"].startswith(TABLE)]
+    (tmp_path / "bare" / "manifest.json").write_text(json.dumps(manifest))
+    bare = open_run(tmp_path / "bare")
+    assert TABLE not in bare.tables
+    pair = compare_runs(bare, open_run(root / "first"))
+    assert pair.table == TABLE and pair.same == 0
+    assert {(each.source, each.what) for each in pair.differing} == {(name, "only in B") for name in ("q1", "q2", "q3")}
+
+
 @pytest.fixture(scope="module")
 def visit(root: Path, browser: Any) -> Iterator[Visit]:
     with inspecting(root, "--who", "ann") as url:
