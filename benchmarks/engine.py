@@ -101,27 +101,28 @@ def _child(kind: str, url: str, options: argparse.Namespace) -> dict[str, float]
 
 def _one_run(kind: str, url: str, prompts: int, in_flight: int) -> dict[str, float]:
     started = time.monotonic()
-    clients = {"trailforge": _ours, "datatrove": _datatrove, "aiohttp": _floor}
+    clients = {"trailforge": ask_with_trailforge, "datatrove": _datatrove, "aiohttp": _floor}
     with tempfile.TemporaryDirectory() as folder:
         run = clients.get(kind, _openai)(url, in_flight, Path(folder), kind)
         asyncio.run(run(1))  # what is loaded at the first call is no cost of a call
-        loaded_s = _cpu_s()
+        loaded_s = cpu_s()
         seconds = asyncio.run(run(prompts))
     return {
         "requests_per_s": prompts / seconds,
-        "cpu_s": _cpu_s(),
-        "cpu_ms": 1000 * (_cpu_s() - loaded_s) / prompts,
-        "peak_mb": _peak_mb(),
+        "cpu_s": cpu_s(),
+        "cpu_ms": 1000 * (cpu_s() - loaded_s) / prompts,
+        "peak_mb": peak_mb(),
         "wall_s": time.monotonic() - started,
     }
 
 
-def _cpu_s() -> float:
+def cpu_s() -> float:
+    """CPU seconds of this process so far, with all its threads."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
-def _peak_mb() -> float:
+def peak_mb() -> float:
     """Of this process alone: `ru_maxrss` begins with what the process held that started it."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
@@ -140,7 +141,8 @@ async def _drain(prompts: int, workers: int, ask: Callable[[int], Awaitable[obje
     return time.monotonic() - started
 
 
-def _ours(url: str, in_flight: int, folder: Path, _: str) -> Run:
+def ask_with_trailforge(url: str, in_flight: int, folder: Path, _: str, words: str = _WORDS) -> Run:
+    """Our client with a fresh ledger. `words`: what each prompt ends with."""
     from trailforge.inference import ChatTurn, ClientConfig, ModelClient, Request, Sampling
     from trailforge.inference.ledgers.sqlite import SqliteLedger
 
@@ -151,7 +153,7 @@ def _ours(url: str, in_flight: int, folder: Path, _: str) -> Run:
         )
 
         async def ask(number: int) -> None:
-            turns = (ChatTurn(role="user", content=_prompt(number)),)
+            turns = (ChatTurn(role="user", content=_prompt(number, words)),)
             await client.complete(Request(model="scripted", prompt=turns, sampling=Sampling(max_tokens=_ANSWER_TOKENS)))
 
         try:
@@ -222,9 +224,9 @@ def _floor(url: str, in_flight: int, _: Path, __: str) -> Run:
     return run
 
 
-def _prompt(number: int) -> str:
+def _prompt(number: int, words: str = _WORDS) -> str:
     """One that the scripted model repeats, nearly."""
-    return f"Write other search queries that look for the same\nQuery: {number} {_WORDS}"
+    return f"Write other search queries that look for the same\nQuery: {number} {words}"
 
 
 def _chat(prompt: str, number: int) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from trailforge.inference.request import Reply, Request
-from trailforge.inference.usage import Prices, Usage, estimated_tokens
+from trailforge.inference.request import Reply, Request, text_size
+from trailforge.inference.usage import Prices, Usage, tokens_of_sizes
 from trailforge.schemas import BudgetExceeded, InvalidInput
 
 
@@ -174,14 +174,15 @@ class Budget:
 
 def worst_case(request: Request) -> Usage:
     """Return the most tokens that a call can use."""
-    prompt_tokens = estimated_tokens(*_prompt_texts(request))
+    prompt_tokens = tokens_of_sizes(_prompt_sizes(request))
     return Usage(calls=1, prompt_tokens=prompt_tokens, completion_tokens=request.sampling.max_tokens)
 
 
-def _prompt_texts(request: Request) -> list[str]:
+def _prompt_sizes(request: Request) -> list[int]:
     if isinstance(request.prompt, str):
-        return [request.prompt]
-    return [*(text for turn in request.prompt for text in turn.words), *([request.tools] if request.tools else ())]
+        return [text_size(request.prompt)]
+    sizes = [size for turn in request.prompt for size in turn.sizes]
+    return [*sizes, text_size(request.tools)] if request.tools else sizes
 
 
 MOST_REPORTED = 2**20
@@ -230,7 +231,7 @@ def _count(reported: dict[str, Any], name: str) -> int:
 
 
 def _could_be_prompt(count: int, request: Request) -> bool:
-    sent = sum(map(_size, _prompt_texts(request)))
+    sent = sum(_prompt_sizes(request))
     most = sent + len(request.json_schema or "") + len(request.grammar or "") + _TEMPLATE_TOKENS
     return sent <= count * _LONGEST_TOKEN and count <= most
 
@@ -251,9 +252,5 @@ def own_tokens(request: Request, reply: Reply) -> tuple[int, int]:
 
 
 def _reply_bytes(reply: Reply) -> int:
-    called = sum(_size(call.name) + _size(call.arguments) for call in reply.tool_calls)
-    return _size(reply.text) + _size(reply.reasoning) + called
-
-
-def _size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    called = sum(text_size(call.name) + text_size(call.arguments) for call in reply.tool_calls)
+    return text_size(reply.text) + text_size(reply.reasoning) + called

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from trailforge.inference.provider.endings import read_ending
+from trailforge.inference.provider.messages import chat_message
 from trailforge.schemas import ToolCall
 
 CONTROL = "control"
@@ -21,9 +23,9 @@ _FIRST = 1 << 30
 """A priority above all others."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ChatTurn:
-    """A turn of a chat prompt."""
+    """A turn of a chat prompt. It keeps how it is written, as a long conversation is sent again with each new turn."""
 
     role: str
     content: str
@@ -40,6 +42,11 @@ class ChatTurn:
         called = (text for call in self.tool_calls for text in (call.name, call.arguments))
         return (self.content, *filter(None, (self.reasoning, *called)))
 
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Return the bytes of each of its `words`."""
+        return tuple(map(text_size, self.words))
+
     @property
     def identity(self) -> list[Any]:
         """What of it decides a reply; of a turn without tools its role and content, as in earlier keys."""
@@ -49,6 +56,23 @@ class ChatTurn:
         if self.tool_call_id:
             more["tool_call_id"] = self.tool_call_id
         return [self.role, self.content, more] if more else [self.role, self.content]
+
+    @cached_property
+    def identity_json(self) -> str:
+        """Return its identity as JSON, as the ledger keeps it."""
+        return json.dumps(self.identity, ensure_ascii=False)
+
+    @cached_property
+    def key_json(self) -> str:
+        """Return its identity as JSON in ASCII, of which keys are made."""
+        text = self.identity_json  # which mostly is the same, and then kept once
+        is_same = text.isascii() and "\x7f" not in text and not (self.tool_calls and self.tool_call_id)  # else sorted
+        return text if is_same else json.dumps(self.identity, sort_keys=True)
+
+    @cached_property
+    def sent_json(self) -> str:
+        """Return it as JSON in the form in which servers are sent it."""
+        return json.dumps(chat_message(self), ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +127,15 @@ class Request:
     priority: int = 0
     """Priority of the call: of those that wait for a slot, the highest goes first; not part of the key."""
 
-    @cached_property
+    @property
     def content(self) -> dict[str, Any]:
         """Return all fields that decide the reply."""
         prompt = self.prompt
+        return self.settings | {"prompt": prompt if isinstance(prompt, str) else [turn.identity for turn in prompt]}
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """Return `content`, in which null stands for the turns of a chat."""
         redo = {"redo": self.redo} if self.redo else {}
         omit = {"omit": list(self.omit)} if self.omit else {}  # named when there are any: earlier keys stay
         tools = {"tools": self.tools} if self.tools else {}
@@ -117,7 +146,7 @@ class Request:
             | self.sampling.rare
             | {
                 "model": self.model,
-                "prompt": prompt if isinstance(prompt, str) else [turn.identity for turn in prompt],
+                "prompt": self.prompt if isinstance(self.prompt, str) else None,
                 "temperature": float(self.sampling.temperature),  # 0 is 0.0
                 "top_p": float(self.sampling.top_p),
                 "max_tokens": self.sampling.max_tokens,
@@ -133,21 +162,25 @@ class Request:
     @cached_property
     def key(self) -> str:
         """Return the SHA-256 over `content`, in hex."""
-        return _hash(self.content)
+        return _hash(self.settings, self._turns)
 
     @cached_property
     def family(self) -> str:
         """Return the key that is shared by all requests that differ from this one only in how long the reply may be."""
-        return family_of(self.content)
+        return _hash(_without_length(self.settings), self._turns)
 
     @cached_property
     def form(self) -> str:
         """Return the key that is shared by all requests that differ from this one in their words alone: their
         parameters and the roles of their turns are the same, and all have a schema, or none has."""
-        shared = {name: value for name, value in self.content.items() if name not in _PROMPT_ALONE}
+        shared = {name: value for name, value in self.settings.items() if name not in _PROMPT_ALONE}
         roles = None if isinstance(self.prompt, str) else sorted({turn.role for turn in self.prompt})
         has = {name: getattr(self, name) is not None for name in ("json_schema", "grammar")}
         return _hash(shared | has | {"roles": roles})
+
+    @property
+    def _turns(self) -> list[str] | None:
+        return None if isinstance(self.prompt, str) else [turn.key_json for turn in self.prompt]
 
     def control(self, good: Request | None = None) -> Request:
         """Return a new request of the same form that a working server should answer: with the words of `good`, which it
@@ -200,8 +233,27 @@ class Reply:
 
 def family_of(content: dict[str, Any]) -> str:
     """Return `Request.family` for a request's content."""
-    return _hash({name: value for name, value in content.items() if name not in ("max_tokens", "redo")})
+    return _hash(_without_length(content))
 
 
-def _hash(content: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def write_json(content: dict[str, Any], name: str, items: Sequence[str] | None, **options: Any) -> str:
+    """Return the content as JSON, in which the list of these items, which are JSON, takes the place of the null that is
+    the first value of this name; all as it is where they are None.
+    """
+    text = json.dumps(content, **options)  # a string holds no such null, as quotes are escaped in it
+    if items is None:
+        return text
+    return text.replace(f'"{name}": null', f'"{name}": [{", ".join(items)}]', 1)
+
+
+def text_size(text: str) -> int:
+    """Return the bytes of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+def _without_length(content: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if name not in ("max_tokens", "redo")}
+
+
+def _hash(content: dict[str, Any], turns: Sequence[str] | None = None) -> str:
+    return hashlib.sha256(write_json(content, "prompt", turns, sort_keys=True).encode()).hexdigest()

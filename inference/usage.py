@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from trailforge.inference.request import Reply
+from trailforge.inference.request import Reply, text_size
 from trailforge.schemas import CallCount
 
 _BYTES_PER_TOKEN = 2
@@ -184,4 +184,9 @@ class Counters:
 
 def estimated_tokens(*texts: str) -> int:
     """Return the estimated tokens of replies for which the server reports none, rather too many than too few."""
-    return sum(len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN + _TOKENS_PER_TEXT for text in texts)
+    return tokens_of_sizes(map(text_size, texts))
+
+
+def tokens_of_sizes(sizes: Iterable[int]) -> int:
+    """Return the estimated tokens of texts of so many bytes."""
+    return sum(size // _BYTES_PER_TOKEN + _TOKENS_PER_TEXT for size in sizes)

@@ -6,10 +6,10 @@ from trailforge.doors import lazy_names
 
 if TYPE_CHECKING:
     from trailforge.inference.provider.endpoint import Dialect as Dialect
-    from trailforge.inference.provider.endpoint import chat_message as chat_message
     from trailforge.inference.provider.endpoint import retry_after as retry_after
     from trailforge.inference.provider.errors import ServerError as ServerError
     from trailforge.inference.provider.errors import read_error as read_error
+    from trailforge.inference.provider.messages import chat_message as chat_message
     from trailforge.inference.provider.parameters import Parameters as Parameters
     from trailforge.inference.provider.replies import find_error as find_error
     from trailforge.inference.provider.urls import check_server_url as check_server_url

@@ -16,11 +16,10 @@ from trailforge.inference.provider.errors import ServerError, read_error, read_p
 from trailforge.inference.provider.parameters import Parameters
 from trailforge.inference.provider.replies import find_error, read_body, read_models, read_reply
 from trailforge.inference.provider.wire import KEY_VARIABLES, Unanswered, Untaken, Wire, first_line
-from trailforge.inference.request import ChatTurn, Reply, Request
+from trailforge.inference.request import Reply, Request, write_json
 from trailforge.inference.structured import strict_schema
 from trailforge.schemas import (
     ContextOverflow,
-    NativeMessage,
     OutOfCredit,
     ProviderError,
     ServerUnavailable,
@@ -197,13 +196,15 @@ class Endpoint:
         if isinstance(request.prompt, str):
             body["prompt"] = request.prompt
         else:
-            body["messages"] = [chat_message(turn) for turn in request.prompt]
+            body["messages"] = None
             if request.tools:
                 body["tools"] = json.loads(request.tools)
         extra: dict[str, Any] = json.loads(request.extra_body) if request.extra_body else {}
         self._constrain(request, body, extra)
         sent = self._parameters.shape(body | extra)
-        return json.dumps(sent, ensure_ascii=False).encode("utf-8", "replace")
+        turns = None if isinstance(request.prompt, str) or "messages" in extra else request.prompt
+        messages = None if turns is None else [turn.sent_json for turn in turns]
+        return write_json(sent, "messages", messages, ensure_ascii=False).encode("utf-8", "replace")
 
     def _constrain(self, request: Request, body: dict[str, Any], extra: dict[str, Any]) -> None:
         dialect = self._dialect
@@ -266,21 +267,6 @@ class Endpoint:
             f"{self._where}: what it sends is no OpenAI-compatible reply; "
             f"check the URL (it ends in /v1){why and f' ({why})'}"
         )
-
-
-def chat_message(turn: ChatTurn | NativeMessage) -> dict[str, Any]:
-    """A turn in OpenAI's form; what has no tools is role and content alone."""
-    message: dict[str, Any] = {"role": turn.role, "content": turn.content}
-    if turn.reasoning:
-        message["reasoning_content"] = turn.reasoning
-    if turn.tool_calls:
-        message["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in turn.tool_calls
-        ]
-    if turn.tool_call_id:
-        message["tool_call_id"] = turn.tool_call_id
-    return message
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

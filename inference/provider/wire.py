@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
-import json
 import os
 import threading
 import zlib
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from trailforge.inference.provider.endings import TOOL_CALLS
-from trailforge.inference.request import Reply, Request, family_of
+from trailforge.inference.request import Reply, Request, family_of, write_json
 from trailforge.inference.usage import estimated_tokens
 from trailforge.schemas import InvalidInput, OutputError, ProviderError, ToolCall, missing_package, parse_json, visible
 
@@ -223,14 +222,16 @@ def pack(request: Request, reply: Reply) -> bytes:
     for name in (*_COUNTS, "cached_tokens"):
         if not _is_count(count := getattr(reply, name)):
             raise OutputError(f"the ledger takes no reply whose {name} is {count!r:.40}: report this as a defect")
-    content = {"request": request.content, "reply": {name: getattr(reply, name) for name in _TEXTS + _COUNTS}}
+    content = {"request": request.settings, "reply": {name: getattr(reply, name) for name in _TEXTS + _COUNTS}}
     if reply.tool_calls:
         content["reply"]["tool_calls"] = [[call.id, call.name, call.arguments] for call in reply.tool_calls]
     if reply.cached_tokens:
         content["reply"]["cached_tokens"] = reply.cached_tokens
     if not hasattr(_compressors, "one"):
         _compressors.one = zstandard.ZstdCompressor(level=3)
-    return _compressors.one.compress(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    turns = None if isinstance(request.prompt, str) else [turn.identity_json for turn in request.prompt]
+    text = write_json(content, "prompt", turns, ensure_ascii=False)
+    return _compressors.one.compress(text.encode("utf-8", "surrogatepass"))
 
 
 def unpack(key: str, blob: object) -> LedgerEntry | None:

@@ -173,6 +173,8 @@ class _Episode:
         self._answer = ""
         self._citations: tuple[Citation, ...] = ()
         self._made: set[Call] = set()
+        self._sent: dict[NativeMessage, ChatTurn] = {}
+        """The turns of prompts, each made once, as it keeps how it is written."""
 
     @property
     def has_spoken(self) -> bool:
@@ -181,7 +183,8 @@ class _Episode:
 
     def prompt(self) -> tuple[ChatTurn, ...]:
         """What the model reads next."""
-        return tuple(map(_chat_turn, as_sent(self._windows.prompt, self.writing.name)))
+        shown = as_sent(self._windows.prompt, self.writing.name)
+        return tuple(self._sent.get(each) or self._sent.setdefault(each, _chat_turn(each)) for each in shown)
 
     def sampling(self) -> Sampling:
         """How the next turn is drawn, which may fill what room is left."""

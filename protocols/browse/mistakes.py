@@ -60,8 +60,15 @@ def names_of(mistake: MendedMistake) -> tuple[str, ...]:
 
 
 def _names(text: str, names: Sequence[str]) -> bool:
-    words = f" {folded(text)} "
-    return any(f" {name} " in words for name in names)
+    return _holds(_spaced(text), names)
+
+
+def _spaced(text: str) -> str:
+    return f" {folded(text)} "
+
+
+def _holds(spaced: str, names: Sequence[str]) -> bool:
+    return any(f" {name} " in spaced for name in names)
 
 
 def _dead_ends(record: BrowseRecord) -> Iterator[MendedMistake]:
@@ -80,9 +87,10 @@ def _dropped(
     record: BrowseRecord, turns: Mapping[int, BrowseTurn], gold: Sequence[Gold] | None
 ) -> Iterator[MendedMistake]:
     """Pages that were read, or searched for by name, until a turn denied them; later ones say nothing else of them."""
+    words = {place: _spaced(f"{_thought(turn)}\n{_done(turn)}") for place, turn in turns.items()}
     for page, title, shown in _never_used(record, gold):
         names = tuple(filter(None, map(folded, (page, title))))
-        named = [place for place, turn in turns.items() if place > shown and _is_named(turn, names)]
+        named = [place for place, said in words.items() if place > shown and _holds(said, names)]
         denied = len(named)
         while denied and _is_denied(turns[named[denied - 1]], names):
             denied -= 1
@@ -135,10 +143,6 @@ def _done(turn: BrowseTurn) -> str:
     """All words of a turn's calls, and its answer."""
     calls = (str(word) for call in turn.calls for word in astuple(call))
     return " ".join([*calls, turn.answer.text if turn.answer is not None else ""])
-
-
-def _is_named(turn: BrowseTurn, names: Sequence[str]) -> bool:
-    return _names(f"{_thought(turn)}\n{_done(turn)}", names)
 
 
 def _is_denied(turn: BrowseTurn, names: Sequence[str]) -> bool:

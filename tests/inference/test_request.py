@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import pickle
 import subprocess
 import sys
@@ -10,11 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.inference.support import chat, completion, reply_to
 from trailforge.inference import ChatTurn, Request, Sampling
+from trailforge.inference.provider import chat_message
+from trailforge.inference.provider.endpoint import Endpoint
+from trailforge.inference.provider.wire import pack
+from trailforge.inference.request import family_of
 from trailforge.schemas import ToolCall
 
 BASE = completion("Who?", sampling=Sampling(temperature=0.5))
@@ -41,7 +48,9 @@ SAMPLING_CHANGED: dict[str, Any] = {
 }
 
 # Few values, so that equal requests are drawn as well; some look alike, so that a key that runs them together shows.
-texts = st.sampled_from(["", "a", "b", "a b", "ü", "\ud800", '[["user", "a"]]', "0"]) | st.text(max_size=3)
+texts = st.sampled_from(
+    ["", "a", "b", "a b", "ü", "\ud800", '[["user", "a"]]', '"prompt": null', "\x7f", "0"]
+) | st.text(max_size=3)
 calls = st.builds(ToolCall, id=texts, name=texts, arguments=texts)
 turns = st.builds(ChatTurn, role=st.sampled_from(["user", "assistant"]), content=texts) | st.builds(
     ChatTurn,
@@ -94,6 +103,28 @@ def test_keys_are_equal_exactly_when_all_but_purpose_and_priority_is(pair: tuple
     one, other = pair
     same = dataclasses.replace(one, **UNKEYED) == dataclasses.replace(other, **UNKEYED)
     assert (one.key == other.key) is same
+
+
+@given(requests)
+def test_keys_ledger_and_server_get_the_whole_prompt_though_each_turn_is_written_once(request_: Request) -> None:
+    """What a turn keeps of its JSON is joined; it has to be what all written anew would be."""
+    content = request_.content
+    assert request_.key == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    assert request_.family == family_of(content)
+    kept = zstandard.decompress(pack(request_, reply_to(request_))).decode("utf-8", "surrogatepass")
+    assert kept.startswith(json.dumps({"request": content}, ensure_ascii=False)[:-1])
+    free = dataclasses.replace(request_, json_schema=None)  # an empty one is no JSON
+    sent = Endpoint("http://localhost/v1", model="m", dialect="openai", timeout_s=1.0)._body(free)
+    if not isinstance(request_.prompt, str):
+        messages = json.dumps([chat_message(turn) for turn in request_.prompt], ensure_ascii=False)
+        assert f'"messages": {messages}'.encode("utf-8", "replace") in sent
+
+
+def test_extra_parameters_may_hold_other_messages() -> None:
+    endpoint = Endpoint("http://localhost/v1", model="m", dialect="openai", timeout_s=1.0)
+    for messages in ([], None, [{"messages": None}]):
+        sent = json.loads(endpoint._body(chat(extra_body=json.dumps({"messages": messages}))))
+        assert sent["messages"] == messages
 
 
 @pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(Request) if f.name not in UNKEYED])
