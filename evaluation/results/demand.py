@@ -17,7 +17,7 @@ from trailforge.evaluation.results.failures import is_right
 from trailforge.pipelines.sources import Demand, Quota, Traits, traits_of
 from trailforge.schemas import AgentEpisode, InvalidInput, Question
 
-_MOST_HOPS, _ROUNDED = 4, 4
+_MOST_HOPS, _MOST_LONG, _ROUNDED = 4, 9, 4
 Bounds = tuple[float | None, float | None]
 """The least and the most pass rate that is asked for; None: no end."""
 
@@ -207,7 +207,8 @@ def _add(
     """Share a question out over ways to ask it otherwise: hops more, a look-alike, a description."""
     traits = traits_of(question)
     for more, alike, blurred in ways:
-        hops = None if traits.hops is None else max(1, min(_MOST_HOPS, traits.hops + more))
+        most = _MOST_LONG if (traits.hops or 0) > _MOST_HOPS else _MOST_HOPS  # a world of short documents has no more
+        hops = None if traits.hops is None else max(1, min(most, traits.hops + more))
         shape = "" if blurred and traits.shape == "comparison" else traits.shape
         weights[hops, shape, alike, blurred] += 1 / len(ways)
 

@@ -18,7 +18,7 @@ from trailforge.generators.kg_questions import FILTER, NAME, WRITE, selection
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.generate import KgQuestionContext, KgQuestionWork, with_scores
 from trailforge.generators.kg_questions.paths.blurring import count_hops, described_in
-from trailforge.generators.kg_questions.paths.config import MOST_HOPS, KgPathConfig
+from trailforge.generators.kg_questions.paths.config import MOST_FACTS, MOST_HOPS, KgPathConfig
 from trailforge.generators.kg_questions.paths.sampling import PathSampler
 from trailforge.generators.kg_questions.paths.shortage import check_any, describe_shortage
 from trailforge.generators.kg_questions.wording import compose
@@ -72,11 +72,12 @@ def take_in(inputs: RunInputs, folder: Path, config: KgQuestionRunConfig) -> Set
 
 def demanded_paths(config: KgPathConfig, demand: Demand) -> KgPathConfig:
     """Return the configuration with the lengths that quotas ask for, and with its own where a quota leaves them
-    open. A description is put before a path, and counts as one hop."""
+    open. A description is put before a path, and counts as one hop; a path of five facts or more has several of them,
+    so that for so many hops longer paths are looked at, too."""
     if not demand.quotas:
         return config
     lengths = (max(1, each.hops - bool(each.blurred)) for each in demand.quotas if each.hops is not None)
-    asked = {hops for hops in lengths if hops <= MOST_HOPS}
+    asked = {hops for least in lengths for hops in ((least,) if least <= MOST_HOPS else range(least, MOST_FACTS + 1))}
     is_open = any(each.hops is None for each in demand.quotas)
     hops = tuple(sorted({*asked, *(config.hops if is_open or not asked else ())}))
     meet = max(config.intersections, _MEETINGS * any(each.shape == "intersection" for each in demand.quotas))

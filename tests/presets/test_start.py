@@ -82,6 +82,8 @@ def test_a_training_preset_opens_what_its_agents_search(
         monkeypatch.setenv("ZHIPU_API_KEY", "key")  # what is searched is asked for nothing here
     if preset.protocol == "r_search":
         pytest.skip("plans search a finished run: tests.commands.test_training")
+    if not preset.retrieval.kind:
+        pytest.skip("an index says how it is searched: tests.training.test_rl_browse")
     search = replace(preset.retrieval, encoder="minilm", kg_filter="first")
     documents = tmp_path / "passages.jsonl"
     documents.write_text('{"title": "Basel", "text": "Basel lies on the Rhine."}\n')

@@ -7,10 +7,11 @@ else in the place of that one, or that it is of another kind: what it lacks prov
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 
@@ -23,10 +24,15 @@ from trailforge.schemas import FactChain, KgNode
 
 _FACTS = (2, 3)
 """How many facts describe an entity; fewer are tried first."""
+_MOST_TRIED = 20
+"""Descriptions of one start that are tried in a path that is to be longer."""
 _MOST_FACTS = 24
 """Facts of an entity that are looked at, those that most entities share first."""
 _MOST_SHARING = 5000
 """Entities that may share one of these facts."""
+
+
+Prove = Callable[[PathNode, frozenset[int]], FactChain | None]
 
 
 def described_in(chain: FactChain) -> tuple[KgNode, ...]:
@@ -68,11 +74,38 @@ class Blurring:
 
     def blur(self, root: PathNode) -> Iterator[tuple[PathNode, int]]:
         """Yield the tree with one of its starts described, in all ways that are found, and the row of that start."""
-        for start in [node for node in root.below() if not node.links]:
-            up, parent = next((link, node) for node, link in links_of(root) if link.child is start)
-            told = self._facts_of(start, root, up, parent)
-            for links in self._describing(start.row, told):
-                yield _put(root, start, PathNode(start.row, links)), start.row
+        for start in starts_of(root):
+            yield from ((tree, start.row) for tree in self.describe(root, start, _FACTS))
+
+    def describe(self, root: PathNode, start: PathNode, counts: Sequence[int]) -> Iterator[PathNode]:
+        """Yield the tree with this start described by one of these numbers of facts, in all ways that are found."""
+        up, parent = next((link, node) for node, link in links_of(root) if link.child is start)
+        told = self._facts_of(start, root, up, parent)
+        for links in self._describing(start.row, told, counts):
+            yield _put(root, start, PathNode(start.row, links))
+
+    def lengthen(
+        self, root: PathNode, count: int, prove: Prove, draw: random.Random
+    ) -> tuple[PathNode, FactChain] | None:
+        """Return the tree with starts described by so many facts in all, each start before those that describe
+        another; None where the graph has too few that fit.
+
+        `prove`: gives the record of a tree, by the rows of what is described in it, or None.
+        """
+        described, chain = frozenset[int](), None
+        waiting = starts_of(root)
+        draw.shuffle(waiting)
+        while count and waiting:
+            start = waiting.pop(0)
+            for tree in islice(self.describe(root, start, fitting_counts(count)), _MOST_TRIED):
+                if found := prove(tree, described | {start.row}):
+                    more = [node for node in starts_of(tree) if node not in starts_of(root)]
+                    draw.shuffle(more)
+                    count -= len(more)
+                    root, chain, described = tree, found, described | {start.row}
+                    waiting += more
+                    break
+        return None if count or chain is None else (root, chain)
 
     def _facts_of(self, start: PathNode, root: PathNode, up: Link, parent: PathNode) -> list[_Told]:
         """Facts that may describe a start, those that most entities share first.
@@ -113,9 +146,9 @@ class Blurring:
         is_hub = self.graph.store.degree_of(child) > self.config.max_degree
         return not is_hub and any(self.graph.is_joined(child, row) for row in others)
 
-    def _describing(self, row: int, told: list[_Told]) -> Iterator[tuple[Link, ...]]:
+    def _describing(self, row: int, told: list[_Told], counts: Sequence[int]) -> Iterator[tuple[Link, ...]]:
         """Facts, of as many relations, that together are true of one entity alone."""
-        for count in _FACTS:
+        for count in counts:
             for some in combinations(told, count):
                 if len({each.link.relation for each in some}) == count and self._singles_out(row, some):
                     yield tuple(each.link for each in some)
@@ -141,6 +174,16 @@ class Blurring:
         return is_other or len(self.graph.reached(rival, link.relation, not link.is_forward)) > 0
 
 
+def fitting_counts(left: int) -> tuple[int, ...]:
+    """Return how many facts may describe the next start where so many are to describe starts in all."""
+    return tuple(count for count in _FACTS if left - count == 0 or left - count >= min(_FACTS))
+
+
+def starts_of(root: PathNode) -> list[PathNode]:
+    """Return the starts of a tree, in its order."""
+    return [node for node in root.below() if not node.links]
+
+
 def _common(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.intersect1d(one, other, assume_unique=True)
 
@@ -149,4 +192,6 @@ def _put(node: PathNode, old: PathNode, new: PathNode) -> PathNode:
     """The tree with one node in the place of another."""
     if node is old:
         return new
+    if not node.links:
+        return node
     return PathNode(node.row, tuple(replace(link, child=_put(link.child, old, new)) for link in node.links))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trailforge.schemas import InvalidInput, KgShape, check_least
 
 MOST_HOPS = 4
+"""Most facts of a path whose starts are named."""
+MOST_FACTS = 9
+"""Most facts of a path, those that describe its starts counted."""
+_FEWEST_TO_DESCRIBE = 2
 CLOSED_LISTS = (
     "architect|author|child|commander|composer|creator|director|discoverer or inventor|founded by|librettist|"
     "people aboard|screenwriter|separates|sibling|spouse"
@@ -69,16 +73,20 @@ class Form:
 
     stem: int
     branches: tuple[int, ...] = ()
+    describing: int = 0
+    """Number of further facts, by which its starts are described and not named."""
 
     @property
     def hops(self) -> int:
         """Number of facts of a path of this form."""
-        return self.stem + sum(self.branches)
+        return self.stem + sum(self.branches) + self.describing
 
     @property
     def shape(self) -> KgShape:
         """Shape of the paths of this form."""
-        return "chain" if not self.branches else "intersection_inside" if self.stem else "intersection"
+        if not self.branches and not self.describing:
+            return "chain"
+        return "intersection" if self.branches and not self.stem else "intersection_inside"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +94,8 @@ class KgPathConfig:
     """Which paths are sampled. Relations are given by label (its case aside) or id. Raises `InvalidInput`."""
 
     hops: tuple[int, ...] = (2, 3, 4)
-    """Numbers of facts of a path, 1 to 4; all have equal shares."""
+    """Numbers of facts of a path, 1 to 9; all have equal shares. Every triple counts as one. Of five or more, one to
+    four lead from the starts to the answer, and by all others starts are described and not named, one after another."""
     spare_hops: tuple[int, ...] = ()
     """Numbers of facts of the paths that are taken where the graph has no more of `hops`."""
     intersections: float = 0.4
@@ -184,8 +193,8 @@ class KgPathConfig:
     def __post_init__(self) -> None:
         for name in ("hops", "spare_hops"):
             wanted = getattr(self, name)
-            if not (wanted or name == "spare_hops") or not all(1 <= hops <= MOST_HOPS for hops in wanted):
-                raise InvalidInput(f"must be numbers from 1 to {MOST_HOPS}", field=name)
+            if not (wanted or name == "spare_hops") or not all(1 <= hops <= MOST_FACTS for hops in wanted):
+                raise InvalidInput(f"must be numbers from 1 to {MOST_FACTS}", field=name)
         shares = ("intersections", "min_functionality", "max_guess", "min_kind_share", "max_shared", "max_pair_share",
                   "known_share", "blurred")  # fmt: skip
         for name in shares:
@@ -208,24 +217,33 @@ class KgPathConfig:
 
 def _share_forms(numbers: tuple[int, ...], intersections: float) -> dict[Form, float]:
     shares: dict[Form, float] = {}
-    for hops in numbers:
-        part = 1 / len(numbers)
-        met = intersections if hops > 1 else 0.0
-        meetings: dict[Form, float] = {}
-        for stem in range(hops - 1):
-            lengths = range(1, (hops - stem) // 2 + 1)
-            for shorter in lengths:
-                meetings[Form(stem, (hops - stem - shorter, shorter))] = 1 / (hops - 1) / len(lengths)
-        for form, share in ({Form(hops): 1 - met} | {form: met * each for form, each in meetings.items()}).items():
-            shares[form] = shares.get(form, 0.0) + part * share
+    for facts in numbers:
+        ways = [facts] if facts <= MOST_HOPS else range(1, min(MOST_HOPS, facts - _FEWEST_TO_DESCRIBE) + 1)
+        for hops in ways:
+            for form, share in _forms_of(hops, intersections).items():
+                described = replace(form, describing=facts - hops)
+                shares[described] = shares.get(described, 0.0) + share / len(numbers) / len(ways)
     return {form: share for form, share in shares.items() if share}
+
+
+def _forms_of(hops: int, intersections: float) -> dict[Form, float]:
+    """The forms of so many facts whose starts are named, with their shares."""
+    met = intersections if hops > 1 else 0.0
+    forms = {Form(hops): 1 - met}
+    for stem in range(hops - 1):
+        lengths = range(1, (hops - stem) // 2 + 1)
+        for shorter in lengths:
+            forms[Form(stem, (hops - stem - shorter, shorter))] = met / (hops - 1) / len(lengths)
+    return forms
 
 
 def share_out(shares: Mapping[Form, float], count: int) -> Counter[Form]:
     """Return how many of so many paths each form is asked for: whole numbers by the largest remainders."""
     exact = {form: share * count for form, share in shares.items()}
     asked = Counter({form: int(number) for form, number in exact.items()})
-    rest = sorted(exact, key=lambda form: (asked[form] - exact[form], form.hops, form.stem, form.branches))
+    rest = sorted(
+        exact, key=lambda form: (asked[form] - exact[form], form.hops, form.stem, form.branches, form.describing)
+    )
     asked.update(rest[: count - asked.total()])
     return asked
 

@@ -236,3 +236,23 @@ def _node(store: KgStore, row: int, kinds: KindReader, matches: int, is_told: bo
         role="" if is_told else kinds.role(row),
         matches=matches,
     )
+
+
+def has_shortcut(graph: Graph, node: PathNode, above: tuple[int, ...] = ()) -> bool:
+    """Tell whether a triple joins an entity of a tree with one that it leads to over two facts or more.
+
+    `above`: rows of what the node leads to, the root first.
+    """
+    if any(graph.is_joined(node.row, row) for row in above[:-1]):
+        return True
+    return any(has_shortcut(graph, link.child, (*above, node.row)) for link in node.links)
+
+
+def pairs_with(relation: int, others: Sequence[int]) -> set[tuple[int, int]]:
+    """Return the pairs of a relation with each of some others."""
+    return {(min(relation, other), max(relation, other)) for other in others}
+
+
+def pairs_in(relations: Sequence[int]) -> set[tuple[int, int]]:
+    """Return every two relations that stand in one path."""
+    return set().union(*(pairs_with(relation, relations[:place]) for place, relation in enumerate(relations)))

@@ -38,8 +38,11 @@ from trailforge.generators.kg_questions.paths.query import (
     PathNode,
     answers,
     chain_of,
+    has_shortcut,
     left_without,
     links_of,
+    pairs_in,
+    pairs_with,
 )
 from trailforge.retrieval.kg import KgStore
 from trailforge.schemas import FactChain, KgTriple
@@ -77,15 +80,6 @@ class _Path:
     root: PathNode
     chain: FactChain
     known_by: int
-
-
-def _pairs_with(relation: int, others: list[int]) -> set[tuple[int, int]]:
-    return {(min(relation, other), max(relation, other)) for other in others}
-
-
-def _pairs_in(relations: list[int]) -> set[tuple[int, int]]:
-    """Every two relations that stand in one path."""
-    return set().union(*(_pairs_with(relation, relations[:place]) for place, relation in enumerate(relations)))
 
 
 class PathSampler:
@@ -191,17 +185,18 @@ class PathSampler:
             pools[edge].gives = True
             if len(grown) == 1:
                 left = min(left, (self.config.max_attempts - left) * (self.config.choices - 1))
-        return self._take(self._blurred(min(grown, key=lambda path: path.known_by))) if grown else None
+        if not grown:
+            return None
+        path = min(grown, key=lambda path: path.known_by)
+        return self._take(path if form.describing else self._blurred(path))
 
     def _blurred(self, path: _Path) -> _Path:
         """The path with a start described, while fewer have one than are wanted and the graph has such facts of it."""
         if self._num_blurred < self.config.blurred * (len(self._found) + 1) and not described_in(path.chain):
             for root, start in islice(self._blurring.blur(path.root), _MOST_BLURRED):
-                try:
-                    path = replace(path, root=root, chain=self._counted(root, start))
+                if chain := self._proved(root, frozenset((start,))):
+                    path = replace(path, root=root, chain=chain)
                     break
-                except _Unfit:
-                    continue
         self._num_blurred += bool(described_in(path.chain))
         return path
 
@@ -224,7 +219,13 @@ class PathSampler:
         known_by = self._fame.of(root)
         if self._fame.most is not None and known_by > self._fame.most:
             raise _Unfit("well_known")
-        return _Path(root, self._counted(root), known_by)
+        path = _Path(root, self._counted(root), known_by)
+        if not form.describing:
+            return path
+        found = self._blurring.lengthen(root, form.describing, self._proved, self._random)
+        if found is None:
+            raise _Unfit("not_described")
+        return replace(path, root=found[0], chain=found[1])
 
     def _take(self, path: _Path) -> FactChain:
         """The path's record; what comes after is to differ from it."""
@@ -235,7 +236,7 @@ class PathSampler:
         self._per_answer[chain.answer.label.casefold()] += 1
         self._per_found.update(node.row for node in root.below() if node.links)
         relations = [link.relation for _, link in links_of(root)]
-        self._pairs.update(_pairs_in(relations))
+        self._pairs.update(pairs_in(relations))
         for relation in relations:
             self._used[relation] += 1
         return chain
@@ -308,7 +309,7 @@ class PathSampler:
         """Why this fact may not lead to the entity of the slot; empty if it may."""
         if slot.form != Form(0) and (why := self._why_not_passed(child)):
             return why
-        if any(self._pairs[pair] >= self._most_of_pair for pair in _pairs_with(edge.relation, grown.relations)):
+        if any(self._pairs[pair] >= self._most_of_pair for pair in pairs_with(edge.relation, grown.relations)):
             return "common_pair"
         return self._rules.why_unfit(slot, edge, child)
 
@@ -324,14 +325,21 @@ class PathSampler:
 
     # Counting
 
-    def _counted(self, root: PathNode, described: int | None = None) -> FactChain:
-        """The record of a tree that the whole graph bears out. `described`: row of a start for which `Blurring` has
+    def _proved(self, root: PathNode, described: frozenset[int]) -> FactChain | None:
+        """As `_counted`; None where the graph does not bear the tree out."""
+        try:
+            return self._counted(root, described)
+        except _Unfit:
+            return None
+
+    def _counted(self, root: PathNode, described: frozenset[int] = frozenset()) -> FactChain:
+        """The record of a tree that the whole graph bears out. `described`: rows of starts for which `Blurring` has
         ruled out shortcuts and all others. Raises `_Unfit`."""
         if max(Counter(link.relation for _, link in links_of(root)).values()) > self.config.max_same:
             raise _Unfit("same_relation")
         if self._gives_away(root):
             raise _Unfit("told")
-        if described is None and self._has_shortcut(root, ()):
+        if not described and has_shortcut(self._graph, root):
             raise _Unfit("shortcut")
         most = self.config.max_fan_out * 100
         matches: dict[int, int] = {}
@@ -340,7 +348,7 @@ class PathSampler:
             matches[node.row] = 0 if found is None else len(found)
             if node.links and matches[node.row] != 1:
                 raise _Unfit("not_unique")
-            if len(node.links) > 1 and node.row != described and not self._rules_others_out(node):
+            if len(node.links) > 1 and node.row not in described and not self._rules_others_out(node):
                 raise _Unfit("not_ruled_out")
         left: list[int] = []
         for _, link in links_of(root):
@@ -389,9 +397,3 @@ class PathSampler:
                 return True
             known.append(names[0])
         return False
-
-    def _has_shortcut(self, node: PathNode, above: tuple[int, ...]) -> bool:
-        """Does a triple join an entity with one that it leads to over two facts or more?"""
-        if any(self._graph.is_joined(node.row, row) for row in above[:-1]):
-            return True
-        return any(self._has_shortcut(link.child, (*above, node.row)) for link in node.links)

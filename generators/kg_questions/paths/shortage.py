@@ -35,11 +35,22 @@ REFUSALS = {
     "not_unique": "other entities satisfy the same facts",
     "not_ruled_out": "where two facts meet, the graph does not rule out others",
     "spare_fact": "one fact alone gives the answer: several entities have to have each relation",
+    "not_described": "too few facts tell its starts from all others, where it is to have five facts or more",
     "repeated": "its other paths have the facts of these",
 }
 """Explanation of why an attempt gave no path, by the reason in `PathSampler.rejected`."""
 _GROWN = frozenset(
-    ("by_heart", "well_known", "same_relation", "told", "shortcut", "not_unique", "not_ruled_out", "spare_fact")
+    (
+        "by_heart",
+        "well_known",
+        "same_relation",
+        "told",
+        "shortcut",
+        "not_unique",
+        "not_ruled_out",
+        "spare_fact",
+        "not_described",
+    )
 )
 _OF_GRAPH = frozenset(("no_thing", "needs_kind", "coarse_place", "odd_kind", "guessed"))
 

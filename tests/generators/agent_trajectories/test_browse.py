@@ -126,7 +126,7 @@ def test_the_card_counts_what_was_mended_and_the_timeline_says_where(row: AgentT
     marked = replace(record, mended=mended)
     assert "1 of 2 mend a mistake of their own (by kind: 1 wrong page)" in describe_calls([record, marked])
     shown = str(describe_timeline(marked))
-    assert "gives up a wrong page" in shown and "'mended mistakes': '1'" in shown
+    assert "gives up a wrong page" in shown and "mended mistakes 1" in shown
 
 
 @pytest.mark.parametrize(("writing", "context"), [("native", "newest:3"), ("tags", "all")])

@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -142,7 +143,7 @@ def test_descriptions_of_codex_are_true_of_one_entity_of_its_triples(data_dir: P
     import pyarrow.parquet as pq
 
     source = data_dir / "kg" / "codex_labelled_triples.parquet"
-    files = {name: [data_dir / "kg" / f"codex_{name}.jsonl.gz"] for name in ("entities", "relations")}
+    files: dict[str, Any] = {name: [data_dir / "kg" / f"codex_{name}.jsonl.gz"] for name in ("entities", "relations")}
     build_kg(open_source(source, **files), tmp_path / "kg")
     config = KgPathConfig(hops=(1, 2), intersections=0.0, blurred=1.0)
     chains = list(PathSampler(KgStore.open(tmp_path / "kg"), config, 1).sample(60))

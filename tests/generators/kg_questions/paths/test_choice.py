@@ -115,7 +115,7 @@ def test_a_city_is_not_in_a_city(tmp_path: Path) -> None:
     assert answers(list(sampler.sample(9))) == {"var"} and sampler.rejected["same_kind"]
 
 
-@pytest.mark.parametrize(("field", "value"), [("choices", 0), ("known_share", 1.5), ("spare_hops", (5,))])
+@pytest.mark.parametrize(("field", "value"), [("choices", 0), ("known_share", 1.5), ("spare_hops", (10,))])
 def test_a_wrong_choice_is_named(field: str, value: object) -> None:
     with pytest.raises(InvalidInput) as caught:
         KgPathConfig(**{field: value})  # type: ignore[arg-type]

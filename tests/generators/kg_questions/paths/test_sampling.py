@@ -313,7 +313,7 @@ def test_a_graph_without_the_form_ends(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("hops", ()), ("hops", (5,)), ("intersections", 1.1), ("min_functionality", -1.0), ("max_fan_out", 1),
+    [("hops", ()), ("hops", (10,)), ("intersections", 1.1), ("min_functionality", -1.0), ("max_fan_out", 1),
      ("max_counted", 1), ("max_degree", 0), ("max_guess", 2.0), ("max_shared", -0.1), ("max_same", 0)],
 )  # fmt: skip
 def test_a_wrong_setting_is_named(field: str, value: object) -> None:
