@@ -64,6 +64,8 @@ _UNSTATED = _any_of(
 )
 _ASIDE = re.compile(r"\b(?:exact|precise|full|better|other|further|more|another|else|reason|why)\b", re.IGNORECASE)
 """What is missing beside the answer: "the exact day is not given"."""
+_WORDS_MISSING = re.compile(r"…\s+(?:is|are) missing\b")
+"""Quoted words of which a tool has said that they are missing: a find, and nothing that is asked for."""
 _NOTHING_MISSING = re.compile(r"\bno(?:thing|ne)\b.*\b(?:missing|lacking|unknown|left|needed)\b", re.IGNORECASE)
 _ONE_SOURCE = re.compile(
     r"\W*(?:the (?:graph|first|second|third|fourth|fifth|last|other)|(?:doc(?:ument)?|passage|result) \d)\b",
@@ -339,7 +341,7 @@ def _is_own(found: re.Match[str], read: Sequence[str]) -> bool:
 
 def is_unstated(clause: str) -> bool:
     """Say whether a clause says that what is asked for stands nowhere."""
-    if _ASIDE.search(clause) or _NOTHING_MISSING.search(clause):
+    if any(kind.search(clause) for kind in (_ASIDE, _NOTHING_MISSING, _WORDS_MISSING)):
         return False
     return bool(_UNSTATED.search(clause)) or is_abstention(clause)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trailforge.inference import Prompts
 from trailforge.retrieval.english import PARTICIPLES, PREPOSITIONS, is_finite
@@ -36,6 +36,11 @@ class Phrase:
     ask: str = ""
     """A whole question for the entity, for an `{x}` of few words; `{who}`: whom, what or which kind. Empty: made of
     `says`."""
+    same: str = ""
+    """A predicate in the place of `says`, of whom the entity shares something with: "belongs to the same genre as
+    {x}"."""
+    shared: str = ""
+    """How a description of what is shared begins: "the genre of "."""
 
 
 def phrase_of(fact: KgFact, head_kind: str = "") -> Phrase:
@@ -46,6 +51,8 @@ def phrase_of(fact: KgFact, head_kind: str = "") -> Phrase:
         verbs = known.get("verbs", {"": ""})
         verb, _, noun = verbs.get(head_kind, verbs[""]).partition("|")
         fields = known["tail" if fact.is_forward else "head"]
+        if "same" in fields:
+            fields = {**fields, "shared": known["tail"]["name"].removesuffix("{x}")}
         return Phrase(**{name: text.replace("{v}", verb).replace("{n}", noun) for name, text in fields.items()})
     label = label.rpartition(" / ")[2]  # Freebase's paths have two steps, of which the last says what is meant
     names = (label, *(alias.casefold() for alias in fact.relation_aliases))
@@ -148,8 +155,9 @@ class _Described:
     def __init__(self, chain: FactChain, node: KgNode, texts: Mapping[str, str]) -> None:
         kind_of = {each.id: each.kind for each in (*chain.starts, *chain.found)}
         facts = [
-            (phrase_of(fact, kind_of[fact.triple.head]), texts[fact.known]) for fact in chain.leading_to(node)
-        ]  # fmt: skip
+            _without_echo(phrase_of(fact, kind_of[fact.triple.head]), texts[fact.known])
+            for fact in chain.leading_to(node)
+        ]
         self._facts: list[tuple[Phrase, str]] = sorted(facts, key=_weight)
         kinds = [phrase.kind for phrase, _ in self._facts if phrase.kind != UNKNOWN]
         self._kind = node.kind or (kinds[0] if kinds else UNKNOWN)
@@ -195,6 +203,13 @@ class _Described:
 
     def _whom(self) -> str:
         return "whom" if self._kind == PERSON else "what" if self._kind == UNKNOWN else f"which {self._kind}"
+
+
+def _without_echo(phrase: Phrase, text: str) -> tuple[Phrase, str]:
+    """Say "the same genre as X" where the words would be "the genre of the genre of X"."""
+    if phrase.same and text.startswith(phrase.shared):
+        return replace(phrase, says=phrase.same), text.removeprefix(phrase.shared)
+    return phrase, text
 
 
 def _weight(fact: tuple[Phrase, str]) -> tuple[int, int]:

@@ -71,6 +71,7 @@ READINGS = [
     "According to the second passage he died in Paris; the first does not name a place.",
     "The answer is not London, which is not mentioned, but Paris.",
     "No other film of that name is mentioned. He died in Paris.",
+    'Does the second film count, too? The find said only epic film, "buddy" is missing. Good.',
 ]
 
 

@@ -30,6 +30,14 @@ INSIDE = chain_to(
 CAPITAL = chain_to(
     node("Treeland", "country"), fact("Treeland", "capital", "Elmton", backward=True), starts=(node("Elmton", "city"),)
 )
+GENRE = chain_to(
+    node("Blue Fog", "film"),
+    fact("Red Dust", "genre", "western"),
+    fact("Blue Fog", "genre", "western", backward=True),
+    fact("Blue Fog", "cast member", "Ann Ash", backward=True),
+    starts=(node("Red Dust", "film"), node("Ann Ash", "person")),
+    bridges=(node("western", "genre"),),
+)
 LAUNCH = chain_to(
     node("1977", "year"), fact("Voyager 2", "year of founding", "1977"), starts=(node("Voyager 2", "space probe"),)
 )
@@ -55,12 +63,20 @@ LAUNCH = chain_to(
         ),
         (CAPITAL, "Which is the country whose capital is Elmton?", ("Which is the country whose capital is Elmton?",)),
         (
+            GENRE,
+            "Which film belongs to the same genre as the film Red Dust and has a cast that includes Ann Ash?",
+            (
+                "To which genre does the film Red Dust belong?",
+                "Which film belongs to the genre of #1 and has a cast that includes Ann Ash?",
+            ),
+        ),
+        (
             LAUNCH,
             "In which year was the space probe Voyager 2 launched?",
             ("In which year was the space probe Voyager 2 launched?",),
         ),
     ],
-    ids=["chain", "intersection", "intersection inside", "one hop back", "verb by kind"],
+    ids=["chain", "intersection", "intersection inside", "one hop back", "the same", "verb by kind"],
 )
 def test_a_chain_in_words(chain: FactChain, question: str, sub_questions: tuple[str, ...]) -> None:
     wording = compose(chain)
@@ -144,8 +160,8 @@ def test_every_phrase_has_its_place_for_the_other_end_and_no_other_gap() -> None
         verbs = entry.get("verbs")
         assert verbs is None or "" in verbs
         for end in ("tail", "head"):
-            assert set(entry[end]) <= {"kind", "says", "name", "ask"} and "says" in entry[end], relation
-            for use in ("says", "name", "ask"):
+            assert set(entry[end]) <= {"kind", "says", "same", "name", "ask"} and "says" in entry[end], relation
+            for use in ("says", "same", "name", "ask"):
                 text = entry[end].get(use, "{x}")
                 gaps = re.findall(r"\{(\w+)\}", text)
                 assert gaps.count("x") == 1, (relation, end, use)
