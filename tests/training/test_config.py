@@ -18,7 +18,7 @@ LOCAL = ["msearcher-local", "r-search-local"]
 
 
 def test_the_presets_of_the_house_hold_the_rewards_of_the_house() -> None:
-    assert training_preset_names() == sorted(["abstention", "demo", *NAMES, *LOCAL])
+    assert training_preset_names() == sorted(["abstention", "browse", "demo", *NAMES, *LOCAL])
     ours = load_train_preset("abstention").reward
     assert ours.constants == REWARD_PRESETS["abstention"].constants
     assert load_train_preset("demo").sft.base_model == "smollm2"
@@ -123,7 +123,7 @@ def test_what_is_wrong_is_named_with_file_and_field(
 def test_an_unknown_name_gets_the_list_of_names() -> None:
     with pytest.raises(
         InvalidInput,
-        match="no preset 'nope'; there are abstention, demo, dynasearcher, msearcher, msearcher-local, r-search,",
+        match="no preset 'nope'; there are abstention, browse, demo, dynasearcher, msearcher, msearcher-local, ",
     ):
         load_train_preset("nope")
 

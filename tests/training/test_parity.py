@@ -106,7 +106,7 @@ def test_training_and_evaluation(case: Case) -> None:
     recipe = replace(preset(rl={"max_tokens": length}), protocol=case.protocol, reward=paid_by)
     truth = replace(case.truth, reward_preset="none")
     row: Any = SimpleNamespace(question="", reward_model=SimpleNamespace(ground_truth=truth))
-    episode: Any = SimpleNamespace(messages=case.messages, ids=[0] * case.tokens)
+    episode: Any = SimpleNamespace(messages=case.messages, ids=[0] * case.tokens, run=None)
     (found,) = make_pay(recipe)([(row, episode)])
     assert found.total == pytest.approx(direct(case), abs=1e-9)
 
