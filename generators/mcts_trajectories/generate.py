@@ -175,7 +175,7 @@ async def generate(
 
 
 def asker_for(question: Question, context: Context, meter: Meter, parallel: int) -> Asker:
-    """Return the asker of the model for a question. Long searches come first in its queue."""
+    """Return what sends a question's prompts to the model. Prompts of questions with long searches are sent first."""
     # Long searches first; among equals, those of the tail last: they are the ones that end quickly.
     priority = 2 * expected_hops(question) + int(parallel == 1)
     return context.asker(meter, context.config.rollout.style, priority=priority)

@@ -232,8 +232,10 @@ def check_one_machine(of_driver: str, ledger: str) -> None:
 
 
 def check_workers(arguments: Sequence[str], ledger: str, *, asks_model: bool) -> None:
-    """Check that a scheduler and its workers can be used. Raises `ClusterError`, and as `check_one_machine` for the
-    workers."""
+    """Check that the scheduler of Dask answers, and that its workers can be used, with the ledger that is named.
+
+    `arguments`: Beam's. Raises `ClusterError`, and what `check_one_machine` raises on a worker.
+    """
     if not is_dask(arguments):
         return
     with connected(arguments) as client:

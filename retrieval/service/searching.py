@@ -119,7 +119,7 @@ class ServerFigures:
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """Around the answering of a request."""
+        """Count and time the request that is answered inside of this context."""
         self.in_flight += 1
         try:
             with self._requests.around():

@@ -76,7 +76,7 @@ class _NotServed(Exception):
 
 
 class SearchServer:
-    """Answers requests; `application` is what listens."""
+    """Answers searches over HTTP. Any ASGI server can serve its `application`."""
 
     def __init__(
         self,

@@ -230,8 +230,8 @@ def set_aside(rows: Sequence[RlRow], audited: Audited) -> tuple[list[RlRow], lis
 
 
 def questions_left(folder: Path, split: Split, protocol: str, audited: Path | None, out: Path) -> list[RlRow]:
-    """Read `questions_of` without those that an audit sets aside, which are kept in a training's folder with its
-    reasons.
+    """Read the questions of a split, as `questions_of` does, without those that the audit at `audited` found to have no
+    answer. These are written to the training's folder `out`, each with the reason.
     """
     rows, aside = set_aside(questions_of(folder, split, protocol), read_audited(audited))
     write_set_aside(out, aside, split)
