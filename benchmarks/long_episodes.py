@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.engine import ROOT, ask_with_trailforge, cpu_s, peak_mb
 
 if TYPE_CHECKING:
-    from trailforge.retrieval import PageHit, PagePart, WordHits
+    from trailforge.retrieval import PageTools
 
 KINDS = ("trailforge", "plain loop", "chat", "chat, as long")
 _ANSWER_TOKENS = 1024
@@ -151,22 +151,15 @@ def _texts(words: int) -> dict[str, str]:
     return {f"p{number:03d}": _write(random.Random(number), words) for number in range(300)}
 
 
-class _Pages:
-    """Pages in memory, which cost an agent nothing to open."""
+@functools.cache
+def _pages(words: int) -> PageTools:
+    """The tools of an agent over these pages, as an index of them would give."""
+    from trailforge.retrieval import RetrieverConfig
+    from trailforge.retrieval.pages import open_pages
+    from trailforge.schemas import Document
 
-    def __init__(self, words: int) -> None:
-        self._texts = _texts(words)
-
-    async def open(self, page: str, part: int) -> PagePart:
-        from trailforge.retrieval import PagePart
-
-        return PagePart(id=page, title=f"Page {page}", part=part or 1, parts=3, text=self._texts[page])
-
-    async def search(self, query: str, top_k: int) -> tuple[PageHit, ...]:
-        raise NotImplementedError  # the scripted agent opens pages alone
-
-    async def find(self, page: str, text: str) -> WordHits:
-        raise NotImplementedError
+    documents = [Document(id=name, title=f"Page {name}", text=text) for name, text in _texts(words).items()]
+    return open_pages(documents, RetrieverConfig(kind="bm25")).tools
 
 
 async def _run_episodes(url: str, episodes: int, folder: Path, options: argparse.Namespace) -> None:
@@ -177,7 +170,7 @@ async def _run_episodes(url: str, episodes: int, folder: Path, options: argparse
     config = ClientConfig(base_url=url, model="scripted", max_in_flight=options.slots)
     client = ModelClient(config, SqliteLedger(folder / f"{episodes}.sqlite"))
     browsing = BrowseConfig(sampling=Sampling(temperature=1.0, max_tokens=_ANSWER_TOKENS), max_tokens=1 << 20)
-    pages = _Pages(options.words[0])
+    pages = _pages(options.words[0])
 
     async def run(number: int) -> None:
         done = await run_browse_episode(

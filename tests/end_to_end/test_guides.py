@@ -51,7 +51,7 @@ from tests.support.world import question, write_questions
 from tests.training.tiny import save_tiny_model
 from trailforge.curation.decisions import LOG
 from trailforge.presets import load_training_preset
-from trailforge.schemas import BundleQuestion, Trajectory, read_rows
+from trailforge.schemas import BundleQuestion, Question, Trajectory, read_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_model]
 
@@ -268,6 +268,10 @@ def test_of_ones_own_data(guide: Guide) -> None:
     with Path("questions.csv").open("w", encoding="utf-8") as file:
         table = csv.writer(file)
         table.writerow(columns.split(","))
-        for asked in (question(number, 2) for number in range(2)):
-            table.writerow([asked.question, asked.answer, "", json.dumps([text.text for text in asked.paragraphs])])
-    guide.run("docs/your-data.md")
+        for each in (question(number, 2) for number in range(2)):
+            table.writerow([each.question, each.answer, "", json.dumps([text.text for text in each.paragraphs])])
+    said = guide.run("docs/your-data.md")
+    assert any(words.startswith("mcts-trajectories --questions questions.csv") for words in said)
+    asked = read_rows(sorted(Path("datasets_out/mine/inputs").glob("*.parquet")), Question)
+    assert {row.question for row in asked} == {question(number, 2).question for number in range(2)}
+    assert any(Path("kgs/mine").iterdir())
