@@ -274,4 +274,3 @@ def test_of_ones_own_data(guide: Guide) -> None:
     assert any(words.startswith("mcts-trajectories --questions questions.csv") for words in said)
     asked = read_rows(sorted(Path("datasets_out/mine/inputs").glob("*.parquet")), Question)
     assert {row.question for row in asked} == {question(number, 2).question for number in range(2)}
-    assert any(Path("kgs/mine").iterdir())
