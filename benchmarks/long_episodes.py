@@ -5,7 +5,8 @@ that takes 20 ms a reply. `trailforge` runs our episode loop over our client, wh
 before it is seen. `plain loop` is what drivers of published agents are: a coroutine a question, a list of messages that
 grows, the typed client of `openai`, tools in the same process, a line of JSON at the end, and nothing kept before that;
 it is slow, and runs in the first round alone. `chat` is one short chat of `benchmarks/engine.py`, `chat, as long` one
-whose prompt has as many bytes as the mean prompt of the episodes. Pages are in memory, of random words. Each runs in a
+whose prompt has as many bytes as the mean prompt of the episodes. Pages are of random words, and opened by the
+tools of a BM25 index in memory; the plain loop has their texts. Each runs in a
 process of its own; rounds are interleaved, figures are medians. CPU leaves imports and the first episode out.
 
     make bench B=long_episodes
