@@ -160,6 +160,7 @@ class Guide:
         given = [self._place(word, how) for word in [*words, *how.more]]
         result = CliRunner().invoke(app, given)
         assert result.exit_code == 0, (" ".join(given), result.output[-3000:], result.exception)
+        assert "episodes failed" not in result.output, result.output[-3000:]
         return result.output
 
     def serve(self, words: list[str]) -> str:
