@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from trailforge.filters.base import count_faults
 from trailforge.filters.facts import SoughtFact
@@ -26,15 +26,24 @@ def count_unstated(readings: Sequence[FactReading], facts: Sequence[SoughtFact])
     return count_faults("unstated_answer", unstated, describe)
 
 
-def count_rivals(readings: Sequence[FactReading], facts: Sequence[SoughtFact]) -> Verdict:
+def count_rivals(
+    readings: Sequence[FactReading], facts: Sequence[SoughtFact], is_ruled_out: Callable[[str], bool]
+) -> Verdict:
     """Reject as `other_answers` when a model that was asked for a fact found another answer, too.
 
     Score: how many such facts there are. Nothing tells which of them to choose: one of two wives, one of three who took
-    part.
+    part. `is_ruled_out`: whether the episode says of an answer that it is none; then it has told, and the model that
+    read was not asked why.
     """
     names = {fact.question: fact.names for fact in facts}
-    several = [each for each in readings if _rivals(each.answer, names.get(each.question))]
+    rivals = ((each, _rivals(each.answer, names.get(each.question))) for each in readings)
+    several = [each for each, found in rivals if not all(map(is_ruled_out, found))]
     return count_faults("other_answers", several, lambda each: f"{each.question!r} is {each.answer!r} by what it read")
+
+
+def has_found(reading: FactReading, question: str, names: Sequence[str]) -> bool:
+    """Say whether a reading is of this question, and gives the answer that goes by one of these names."""
+    return reading.question == question and bool(reading.answer) and _is_found(reading.answer, names)
 
 
 def _is_found(answer: str, names: Sequence[str] | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from trailforge.filters import guesses
@@ -21,6 +22,7 @@ from trailforge.filters.guesses import (
 from trailforge.filters.kg.searches import bears_out, passages_of, redundant_steps, request_of, texts_of, way_of
 from trailforge.filters.questions import doubtful_gold
 from trailforge.filters.readings import count_rivals, count_unstated
+from trailforge.filters.ways.branches import rules_out
 from trailforge.filters.ways.ranking import find_early_requests, reject_early_requests
 from trailforge.filters.ways.silent import judge_silence
 from trailforge.protocols import KG_SEARCH
@@ -136,9 +138,10 @@ def unstated_answer(row: KgTrajectory) -> Verdict:
 def other_answers(row: KgTrajectory) -> Verdict:
     """Reject an episode for which a model, asked once more, found another answer too, to the question or a hop.
 
-    Score: to how many facts.
+    What the episode itself rules out is none. Score: to how many facts.
     """
-    return count_rivals(row.readings, facts_to_read(row) if row.readings else ())
+    is_ruled_out = partial(rules_out, way_of(row))
+    return count_rivals(row.readings, facts_to_read(row) if row.readings else (), is_ruled_out)
 
 
 def wrong_hop_answer(row: KgTrajectory) -> Verdict:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from trailforge.doors import lazy_names
 
 if TYPE_CHECKING:
+    from trailforge.filters.ways.branches import find_passed_over as find_passed_over
+    from trailforge.filters.ways.branches import rules_out as rules_out
     from trailforge.filters.ways.ranking import find_early_requests as find_early_requests
-    from trailforge.filters.ways.ranking import names_relation as names_relation
     from trailforge.filters.ways.ranking import rank_way as rank_way
     from trailforge.filters.ways.ranking import reject_early_requests as reject_early_requests
+    from trailforge.filters.ways.relations import names_relation as names_relation
     from trailforge.filters.ways.silent import judge_silence as judge_silence
     from trailforge.filters.ways.twins import ask_about_the_same as ask_about_the_same
     from trailforge.filters.ways.way import AskedSearch as AskedSearch

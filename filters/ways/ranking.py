@@ -2,8 +2,8 @@
 
 Draws on one question often differ in nothing that a filter rejects. The better one asks a graph for what it has just
 said that it needs, and for a hop only where it knows what the hop is about; it names nobody of whom it has not read; it
-asks for no relation and makes no search that comes to nothing; it names what it rests on; and it says so in few
-words.
+says of each that could be meant, too, why it is not; it asks for no relation and makes no search that comes to nothing;
+it names what it rests on; and it says so in few words.
 """
 
 from __future__ import annotations
@@ -14,29 +14,21 @@ from typing import NamedTuple
 
 from trailforge.filters.answers import content_stems
 from trailforge.filters.base import count_faults
-from trailforge.filters.facts import SoughtFact, answering_facts, forms_of, subjects_of
+from trailforge.filters.facts import SoughtFact, answering_facts, subjects_of
 from trailforge.filters.thoughts import find_unseen_names
+from trailforge.filters.ways.branches import find_passed_over
+from trailforge.filters.ways.relations import names_relation
 from trailforge.filters.ways.way import AskedSearch, Way
 from trailforge.rewards import mentions
 from trailforge.schemas import Verdict
 
-_KIN = tuple(
-    frozenset(line.split())
-    for line in (
-        "father mother parent parents grandfather grandmother grandparent",
-        "child children son sons daughter daughters",
-        "sibling siblings brother sister",
-        "spouse husband wife father-in-law mother-in-law",
-    )
-)
-"""Words by which an agent thinks of what a graph calls otherwise."""
 _CITED = re.compile(
     r"\b(?:Doc(?:ument)?|Passage|Result|Triple)s?\b(?:\s+#?\d{1,2}(?:(?:\s*,|\s+and|\s+or)\s+\d{1,2})*)?", re.IGNORECASE
 )
+_BEGINNING = re.compile(r"(?:^|[.!?:;]\s+)[A-Z](?=[a-z]+\b(?!['’.]?\w? [A-Z]))")
+"""Of a single word that begins a sentence: whether it is a name nobody can tell ("Siblings: …")."""
 _HALF = 0.5
 """Of the words of a name: "Harry Pollard" is more of "Harry A. Pollard", two who are "of Salerno" share no more."""
-_ALIKE = 6
-"""Letters that two forms of a word begin with: "country", "countries"."""
 
 
 class WayRank(NamedTuple):
@@ -46,6 +38,8 @@ class WayRank(NamedTuple):
     """Number of requests for what no thought has named, or for a hop of something that is not known yet."""
     unseen: int
     """Number of names and numbers in thoughts that neither the question nor anything read before has."""
+    passed_over: int
+    """Number of names that could be meant as well as one that is followed, and of which no thought says anything."""
     unused: int
     """Number of relations asked for that no triple which was given has."""
     needless: int
@@ -63,6 +57,7 @@ def rank_way(way: Way) -> WayRank:
     return WayRank(
         leaps=len(list(find_leaps(way))) + len(find_early_requests(way)),
         unseen=sum(1 for _ in find_unseen(way)),
+        passed_over=len(find_passed_over(way)),
         unused=sum(search.unused for search in way.searches),
         needless=sum(search.is_needless for search in way.searches),
         named=-len(set(find_named(way))),
@@ -136,10 +131,14 @@ def find_unseen(way: Way) -> Iterator[str]:
     """
     known = [way.question, way.told]
     for search in way.searches:
-        yield from find_unseen_names(_CITED.sub(" ", search.thought), known)
+        yield from find_unseen_names(_plain(search.thought), known)
         known += [search.query, *search.entities]
         known += [f"{each.title}. {each.text}" for each in search.passages]
-    yield from find_unseen_names(_CITED.sub(" ", way.last_thought), [*known, way.answer])
+    yield from find_unseen_names(_plain(way.last_thought), [*known, way.answer])
+
+
+def _plain(thought: str) -> str:
+    return _BEGINNING.sub(lambda found: found[0].lower(), _CITED.sub(" ", thought))
 
 
 def find_named(way: Way) -> Iterator[str]:
@@ -149,17 +148,6 @@ def find_named(way: Way) -> Iterator[str]:
         said = " ".join(thoughts[number:])
         titles = {each.title for each in search.passages if each.title and not mentions(way.question, each.title)}
         yield from (title for title in titles if mentions(said, title))
-
-
-def names_relation(text: str, relation: str) -> bool:
-    """Say whether a text names a relation, in its own words or in a form that says the same ("born" for "place of
-    birth").
-    """
-    words = forms_of(relation)
-    words |= {word for kin in _KIN if not kin.isdisjoint(words) for word in kin}
-    stems = content_stems(text)
-    begun = {stem[:_ALIKE] for stem in stems if len(stem) >= _ALIKE}
-    return not words or any(content_stems(word) <= stems or word[:_ALIKE] in begun for word in words)
 
 
 def _share_of(name: str, text: str) -> float:

@@ -193,11 +193,18 @@ def lacks_document(row: AgentTrajectory) -> bool:
 def facts_to_read(row: AgentTrajectory) -> tuple[SoughtFact, ...]:
     """Return the facts that an episode's answer rests on, as far as nothing that the agent read names them plainly.
 
-    That is the whole question where what a hop needs was not found: another road may lead there all the same.
+    That is the whole question where what a hop needs was not found: another road may lead there all the same. It is
+    asked, too, where no other draw is right.
     """
     episode, names = row.episode, names_of_answer(row.episode.answer, row.golds)
     hops = () if lacks_document(row) else row.gold_hops
-    return unsettled_facts(episode.question, names, hops, read_by(row))
+    facts = unsettled_facts(episode.question, names, hops, read_by(row))
+    return (*facts, *answering_facts(episode.question, names, ())) if hops and is_alone(row) else facts
+
+
+def is_alone(row: AgentTrajectory) -> bool:
+    """Tell whether it is the only right one of several draws."""
+    return row.right_draws == 1 < row.draws
 
 
 def _read_by_search(row: AgentTrajectory) -> list[list[Passage]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from trailforge.evaluation.results import read_texts
 from trailforge.filters import (
@@ -20,14 +21,15 @@ from trailforge.filters import (
     reject_wrong,
 )
 from trailforge.filters.guesses import Bridges, guarded_facts, unread_answer
-from trailforge.filters.readings import count_rivals, count_unstated
-from trailforge.filters.ways import find_early_requests, judge_silence, reject_early_requests
+from trailforge.filters.readings import count_rivals, count_unstated, has_found
+from trailforge.filters.ways import find_early_requests, judge_silence, reject_early_requests, rules_out
 from trailforge.generators.agent_trajectories.evidence import (
     admission_of,
     facts_to_read,
     find_hops,
     find_unread,
     given_by_message,
+    is_alone,
     is_borne_out,
     is_stated,
     requests_of,
@@ -40,7 +42,7 @@ from trailforge.protocols import PROTOCOLS
 from trailforge.rewards import is_near_miss, is_never_quoted, mcts_reward, mentions, normalize_answer
 from trailforge.schemas import AgentTrajectory, FactReading, FromMemory, InvalidInput, Verdict, check_least
 
-UNREAD, KNOWN, LACKING = "unread_query", "known_from_memory", "missing_evidence"
+UNREAD, KNOWN, LACKING, CHANCE = "unread_query", "known_from_memory", "missing_evidence", "right_by_chance"
 _PARTS = re.compile(r"[,;/&]|\b(?:and|or|then)\b")
 """Matches where a list of answers is separated into single answers."""
 _DATA_SET = re.compile(
@@ -63,7 +65,7 @@ class AgentFilterConfig:
 
     min_right_share: float = 0.25
     """Smallest share of right draws on a question; below it a right one may be right by chance. One alone of several
-    may by any share; 0 asks nothing."""
+    may by any share, unless a model that is asked the question over what it had read answers alike; 0 asks nothing."""
     max_known_share: float = 0.375
     """Largest share of right answers from memory; above it the question needs no search. One lucky guess of four is not
     above it, nor are three half right ones (`generators.agent_trajectories.rows.weigh_known`); two are."""
@@ -213,9 +215,8 @@ def missing_evidence(row: AgentTrajectory) -> Verdict:
 
 def is_same_reading(reading: FactReading, row: AgentTrajectory) -> bool:
     """Tell whether a model that was asked the whole question read the row's answer or, where the row is right, a gold
-    one."""
-    is_whole = reading.question == row.episode.question and bool(reading.answer)
-    return is_whole and bool(mcts_reward(reading.answer, (row.episode.answer, *row.golds)))
+    one. Whether it read another one beside it is measured by `other_answers`."""
+    return has_found(reading, row.episode.question, (row.episode.answer, *row.golds))
 
 
 def unstated_answer(row: AgentTrajectory) -> Verdict:
@@ -228,11 +229,13 @@ def unstated_answer(row: AgentTrajectory) -> Verdict:
 
 
 def other_answers(row: AgentTrajectory) -> Verdict:
-    """Reject an episode in which a model, asked once more, found another answer to the question or to a hop as well.
+    """Reject an episode in which a model, asked once more, found another answer to the question or to a hop as well,
+    which the episode does not rule out.
 
     Score: the number of facts with another answer. The same episodes are read as for `unstated_answer`.
     """
-    return count_rivals(row.readings, facts_to_read(row) if row.readings else ())
+    is_ruled_out = partial(rules_out, way_of(row))
+    return count_rivals(row.readings, facts_to_read(row) if row.readings else (), is_ruled_out)
 
 
 def ungrounded_answer(row: AgentTrajectory) -> Verdict:
@@ -302,13 +305,14 @@ def early_relation(row: AgentTrajectory) -> Verdict:
 def right_by_chance(row: AgentTrajectory, *, least: float) -> Verdict:
     """Reject an episode when too few draws on its question are right, so that this one may be right by chance.
 
-    Of several draws one is too few, whatever the share. Score: the share of right ones, corrected for chance.
+    Of several draws one is too few, whatever the share. Where a model that was asked the question over what it had read
+    answers alike, that counts as a second one. Score: the share of right ones, corrected for chance.
     """
-    share = correct_for_chance(row.right_draws / row.draws, row.episode.question, row.golds)
-    is_alone = row.right_draws < 2 <= row.draws
-    keep = share >= least and not (least and is_alone)
+    is_confirmed = is_alone(row) and any(is_same_reading(reading, row) for reading in row.readings)
+    share = correct_for_chance((row.right_draws + is_confirmed) / row.draws, row.episode.question, row.golds)
+    keep = share >= least and not (least and is_alone(row) and not is_confirmed)
     detail = "" if keep else f"{row.right_draws} of {row.draws} draws are right"
-    return Verdict(keep=keep, reason="right_by_chance", score=round(share, 6), detail=detail)
+    return Verdict(keep=keep, reason=CHANCE, score=round(share, 6), detail=detail)
 
 
 def too_long(row: AgentTrajectory, *, most: int) -> Verdict:

@@ -139,7 +139,8 @@ def _rank(row: KgTrajectory, likeness: float, config: EpisodeSelectionConfig) ->
     # All of them are right: what tells them apart is the gain, not how many words of a short gold answer they have.
     price = config.diversity * likeness - row.reward.r_gain
     way = rank_way(way_of(row))
-    return row.judge_score is not None, *way[:4], round(price, 6), way.words, row.token_estimate
+    grave = way.leaps, way.unseen, way.unused, way.needless
+    return row.judge_score is not None, *grave, round(price, 6), way.words, row.token_estimate
 
 
 def _not_taken(taken: int, likeness: float, config: EpisodeSelectionConfig) -> Verdict | None:

@@ -18,9 +18,15 @@ WHO, WHERE = SoughtFact("Who?", ("Ann",)), SoughtFact("Where?", ("Graz", "Gratz"
 def test_an_answer_beside_another_one_is_a_choice(answer: str, rivals: int) -> None:
     """What it is not called at all is `unstated_answer`'s."""
     readings = [FactReading(question="Who?", answer="Ann"), FactReading(question="Where?", answer=answer)]
-    verdict = count_rivals(readings, [WHO, WHERE])
+    verdict = count_rivals(readings, [WHO, WHERE], lambda _: False)
     assert (verdict.keep, verdict.reason, verdict.score) == (not rivals, "other_answers", rivals)
     assert not rivals or "'Where?' is 'Linz; Graz'" in verdict.detail
+
+
+def test_an_answer_that_the_episode_rules_out_is_no_other_one() -> None:
+    readings = [FactReading(question="Where?", answer="Linz; Graz; Wels")]
+    assert count_rivals(readings, [WHERE], lambda name: name in ("Linz", "Wels")).keep
+    assert not count_rivals(readings, [WHERE], lambda name: name == "Linz").keep
 
 
 def test_one_fact_that_is_not_stated_rejects() -> None:

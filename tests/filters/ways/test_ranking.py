@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from trailforge.filters.ways.ranking import find_early_requests, find_leaps, find_named, names_relation, rank_way
+from trailforge.filters.ways.ranking import find_early_requests, find_leaps, find_named, rank_way
+from trailforge.filters.ways.relations import names_relation
 from trailforge.filters.ways.way import AskedSearch, Way
 from trailforge.schemas import Hop, Passage
 

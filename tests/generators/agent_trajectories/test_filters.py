@@ -18,9 +18,10 @@ from trailforge.generators.agent_trajectories.choice import (
     is_plainly_wrong,
     parting,
     preference_pairs,
+    unread_rows,
 )
-from trailforge.generators.agent_trajectories.evidence import find_hops, find_unread
-from trailforge.generators.agent_trajectories.filters import AgentFilterConfig, judge_episode
+from trailforge.generators.agent_trajectories.evidence import facts_to_read, find_hops, find_unread
+from trailforge.generators.agent_trajectories.filters import AgentFilterConfig, judge_episode, right_by_chance
 from trailforge.generators.agent_trajectories.rows import (
     derive_fields,
     searches_match,
@@ -31,7 +32,7 @@ from trailforge.generators.agent_trajectories.rows import (
 )
 from trailforge.generators.agent_trajectories.work import wrong_sft
 from trailforge.protocols import SEARCH_R1
-from trailforge.schemas import Document, InvalidInput, Message, SupportingDocument, Verdict
+from trailforge.schemas import Document, FactReading, InvalidInput, Message, SupportingDocument, Verdict
 from trailforge.schemas.agent_episode import AgentCall, AgentTrajectory
 
 CONFIG = AgentFilterConfig()
@@ -280,6 +281,38 @@ def test_one_right_draw_of_eight_may_be_chance_and_two_are_not() -> None:
     assert (two.right_draws, reason(two)) == (2, "")
 
 
+ALONE = replace(row_of(), draws=8, right_draws=1)
+WHOLE = QUESTION.question
+
+
+def test_a_reading_of_the_whole_question_that_agrees_is_a_second_right_draw() -> None:
+    assert [fact.question for fact in facts_to_read(ALONE)][-1] == WHOLE
+    assert WHOLE not in [fact.question for fact in facts_to_read(replace(ALONE, right_draws=2))]
+    told = [replace(ALONE, readings=(FactReading(question=WHOLE, answer=each),)) for each in ("Vienna", "Linz", "")]
+    chance = [next(v for v in judge_episode(each, CONFIG) if v.reason == "right_by_chance") for each in told]
+    assert [(each.keep, each.score) for each in chance] == [(True, 0.25), (False, 0.125), (False, 0.125)]
+    assert not right_by_chance(replace(told[0], draws=9), least=0.25).keep, "two of nine are too few"
+
+
+def test_what_is_right_alone_or_by_another_road_is_read_once_more() -> None:
+    """Both at once, too; nothing against which something else speaks."""
+    lost = replace(row_of(run_of([(WHOLE, "1")])), draws=2, right_draws=1)
+    wrong = replace(row_of(run_of(answer="Linz")), draws=2, right_draws=1)
+    for row, is_read in ((ALONE, True), (lost, True), (wrong, False)):
+        kept, rejected = choose_rows([row], CONFIG)
+        assert kept == [] and unread_rows(kept, rejected) == ([rejected[0][0]] if is_read else [])
+    agreed = replace(lost, readings=(FactReading(question=WHOLE, answer="Vienna; Linz"),))
+    assert [v.reason for v in judge_episode(agreed, CONFIG) if not v.keep] == ["other_answers"]
+    closed = replace(agreed.episode, messages=(*agreed.episode.messages[:-1], saying_last("Linz is not where.")))
+    assert "other_answers" not in [
+        v.reason for v in judge_episode(replace(agreed, episode=closed), CONFIG) if not v.keep
+    ]
+
+
+def saying_last(thought: str) -> Message:
+    return Message(role="assistant", content=f"<think>{thought}</think>\n<answer>Vienna</answer>", train=True)
+
+
 @pytest.mark.parametrize(("draws", "right", "kept"), [(4, 1, False), (4, 2, True), (2, 1, False), (1, 1, True)])
 def test_one_right_draw_of_several_is_too_few_whatever_the_share(draws: int, right: int, kept: bool) -> None:
     row = replace(row_of(), draws=draws, right_draws=right)
@@ -445,9 +478,39 @@ def test_a_search_that_rules_out_what_fits_too_is_worth_its_place() -> None:
     assert best.sample == 1
 
 
+def test_of_twins_the_one_that_says_of_each_other_branch_why_it_is_none_is_taken() -> None:
+    """Before a needless search and more words; to list them, in however many words, is nothing."""
+    films = replace(QUESTION.paragraphs[0], text="The directors of Metropolis are Fritz Lang, Otto Fenn.")
+    asked = replace(ELSEWHERE, paragraphs=(films, *ELSEWHERE.paragraphs[1:]))
+    listed = "Metropolis has two directors, and they are Fritz Lang and Otto Fenn, as it says there."
+    silent = run_of(thoughts=["I look it up.", listed, "It is Fritz Lang, who was born in Vienna."], question=asked)
+    closes = [*(["I look it up."] * 3), "Otto Fenn has no place of birth, and so it is Fritz Lang, born in Vienna."]
+    closing = run_of([FIRST, SECOND, ("Otto Fenn born", "2")], thoughts=closes, question=asked)
+    (best, *_), _ = choose_rows(drawn(silent, closing, question=asked), replace(CONFIG, most=1))
+    assert best.sample == 1
+
+
+def test_a_second_one_that_passes_over_what_the_first_rules_out_is_left() -> None:
+    films = replace(QUESTION.paragraphs[0], text="The directors of Metropolis are Fritz Lang, Otto Fenn.")
+    asked = replace(ELSEWHERE, paragraphs=(films, *ELSEWHERE.paragraphs[1:]))
+    closing = run_of(thoughts=["I look it up.", "Lang or Fenn.", "Otto Fenn has no place of birth."], question=asked)
+    other = [("where was its director born", "10"), ("Lang: born?", "11")]
+    taken, rejected = choose_rows(drawn(closing, run_of(other, question=asked), question=asked), CONFIG)
+    assert len(taken) == 2 and not rejected, "it has seen nobody else"
+    named = ["I look it up.", "It is Fritz Lang."]
+    shown = run_of(
+        [("where was its director born", "0 10"), ("Fritz Lang: born?", "11")], thoughts=named, question=asked
+    )
+    taken, rejected = choose_rows(drawn(shown, closing, question=asked), CONFIG)
+    assert [row.sample for row in taken] == [1]
+    assert [(v.reason, v.detail) for _, v in rejected] == [("passed_over", "no thought says why not 'Otto Fenn'")]
+
+
 def test_the_cap_comes_last() -> None:
     other_way = run_of([("where was its director born", "10"), ("Lang: born?", "11")], question=ELSEWHERE)
-    wordy = run_of(thoughts=["Hm, let me see now.", "Aha, so it is.", "Good, I know."], question=ELSEWHERE)
+    wordy = run_of(
+        thoughts=["Hm, let me see now what it may be.", "Aha, so it is.", "Good, I know."], question=ELSEWHERE
+    )
     (first,), rejected = choose_rows(
         drawn(wordy, run_of(answer="Linz", question=ELSEWHERE), run_of(question=ELSEWHERE), other_way),
         replace(CONFIG, most=1),
