@@ -30,9 +30,12 @@ class BundleFilterConfig:
     """Which filters a bundle's question has to pass, with their limits."""
 
     review: bool = False
-    """Whether an editor is asked first if anybody would ask the question, if it is one question, and how it is said
-    well.
-    """
+    """Whether an editor who sees the documents is asked first if it is one question with one answer, and how it is
+    said well."""
+    asked: bool = False
+    """Whether somebody who sees the question alone, without its options, is asked if anybody would ask it."""
+    halves: bool = False
+    """Whether it is asked of an explanation if what one document gives to it would do for whoever asks."""
     closed_book_samples: int = 3
     """Most draws without documents for a question that nobody can guess; 0: none is made."""
     known_rate: float = 0.5
@@ -157,6 +160,19 @@ class MeasuredQuestion:
             if not draws[-1].is_right:
                 break
         return draws
+
+
+def unasked_question(fault: str) -> Verdict:
+    """Reject a question that nobody would ask who has read none of its documents, as somebody who sees it alone says.
+
+    Score: 1 where somebody would.
+    """
+    return Verdict(keep=not fault, reason="unasked_question", score=float(not fault), detail=fault)
+
+
+def half_answers(fault: str) -> Verdict:
+    """Reject an explanation of which what one document gives is an answer by itself. Score: 1 where none is."""
+    return Verdict(keep=not fault, reason="half_answers", score=float(not fault), detail=fault)
 
 
 async def closed_book(asked: MeasuredQuestion) -> Verdict:

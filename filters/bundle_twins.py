@@ -10,7 +10,7 @@ from itertools import combinations, permutations
 from typing import TYPE_CHECKING
 
 from trailforge.retrieval import ngrams_of
-from trailforge.rewards import cover_exact_match, f1, normalize_answer
+from trailforge.rewards import cover_exact_match, f1, mentions, normalize_answer
 from trailforge.schemas import BundleHop, BundleQuestion, Verdict
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ _CAUSE_AGREES = 0.5
 """F1 from which two explanations are taken for the same: all that is asked here is whether two questions are twins."""
 _SAME_WORDS = 6
 """Words in a row by which two quotes tell the same; a sentence often tells two things, each in a part of it."""
+_HAS_WORD = re.compile(r"[^\W\d_]{3}")
 _MARKED = re.compile(r"\b(?=\w*[A-Z\d])\w{3,}\b")
 """A word with a capital or a figure."""
 
@@ -77,6 +78,17 @@ def used_fact(row: BundleQuestion, accepted: Sequence[BundleQuestion]) -> Verdic
     return Verdict(keep=not count, reason="used_fact", score=float(count), detail=detail)
 
 
+def sibling_answer(row: BundleQuestion, accepted: Sequence[BundleQuestion]) -> Verdict:
+    """Reject a question that says the answer of an accepted one of its bundle, or whose answer that one says.
+
+    Whoever is trained on one of them knows the other. Score: how many such questions there are. Figures count only
+    with words: another `12` may stand anywhere.
+    """
+    told = [each.uid for each in accepted if _says_answer(row, each) or _says_answer(each, row)]
+    detail = f"it or {told[0]} says the other's answer" if told else ""
+    return Verdict(keep=not told, reason="sibling_answer", score=float(len(told)), detail=detail)
+
+
 def is_same_answer(row: BundleQuestion, other: BundleQuestion) -> bool:
     """Say whether two questions have one answer: one says the other in whole words.
 
@@ -86,6 +98,12 @@ def is_same_answer(row: BundleQuestion, other: BundleQuestion) -> bool:
         return True
     answers = permutations((row.answer, other.answer))
     return any(cover_exact_match(one, [asked], word_boundary=True) > 0 for one, asked in answers)
+
+
+def _says_answer(row: BundleQuestion, other: BundleQuestion) -> bool:
+    """Does a question say the short answer of another one, where that has a word?"""
+    golds = (other.answer, *other.aliases) if other.type == "factual" else ()
+    return any(mentions(row.question, gold) for gold in golds if _HAS_WORD.search(gold))
 
 
 def _bridge_of(row: BundleQuestion) -> set[str]:

@@ -173,7 +173,10 @@ DATASET = DataSet(
             "questions rest on one document: give documents that complete each other, or take another model",
         ),
         **dict.fromkeys(
-            ("unsupported_quote", "bad_options", "no_key_facts", "invalid_plan", "answer_given_away", "poor_question"),
+            (
+                *("unsupported_quote", "bad_options", "no_key_facts", "invalid_plan", "answer_given_away"),
+                *("poor_question", "unasked_question", "half_answers"),
+            ),
             "the model does not write questions as it is asked to: take another model",
         ),
         "evidence_not_found": "searches do not bring the evidence: a larger tools.longest_passage shows more of a "

@@ -155,6 +155,7 @@ def reply_schema(count: int, *, is_bounded: bool = True) -> dict[str, Any]:
         "needs": items("needs", number),
     }
     question = {
+        "asker": text,
         "type": {"type": "string", "enum": list(TYPES)},
         "hops": items("hops", object_schema(hop)),
         "question": text,
@@ -164,7 +165,7 @@ def reply_schema(count: int, *, is_bounded: bool = True) -> dict[str, Any]:
         "aliases": items("aliases", text),
         "key_facts": items("key_facts", text),
     }
-    optional = () if is_bounded else ("aliases", "key_facts")
+    optional = () if is_bounded else ("asker", "aliases", "key_facts")
     questions = items("questions", object_schema(question, optional=optional))
     return object_schema({"joins": text, "questions": questions}, optional=() if is_bounded else ("joins",))
 

@@ -7,7 +7,7 @@ from trailforge.generators.document_bundles.bundling.config import LARGEST
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.drafts import shown_text
 from trailforge.generators.document_bundles.search_thoughts import PROMPT, PROMPTS
-from trailforge.generators.document_bundles.write import MEND, REVIEW
+from trailforge.generators.document_bundles.write import ASKED, HALVES, MEND, REVIEW
 from trailforge.inference.judge import default_rubric
 from trailforge.pipelines import Estimate, StageEstimate, mean_tokens, sample_valid, stage_estimate
 from trailforge.pipelines.runs import RunInputs
@@ -73,6 +73,10 @@ def _stages(documents: list[SourceDocument], total: int, size: int, config: Bund
     if filters.review:
         prompt = count_tokens(PROMPTS.text(REVIEW)) + 2 * _QUESTION_TOKENS + size * shown
         stages.append(stage_estimate("review", questions, prompt, writer.read_max_tokens, prices))
+    for is_asked, purpose, name in ((filters.asked, "asked", ASKED), (filters.halves, "halves", HALVES)):
+        if is_asked:
+            prompt = count_tokens(PROMPTS.text(name)) + 2 * _QUESTION_TOKENS
+            stages.append(stage_estimate(purpose, questions, prompt, writer.read_max_tokens, prices))
     if judge.near_misses or judge.free_answers:
         verdict = count_tokens(default_rubric()) + _MOST_JUDGED * _QUESTION_TOKENS
         replies = blind_draws + 1 + len(smaller) * filters.right_reads

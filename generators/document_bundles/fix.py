@@ -19,7 +19,10 @@ _LONG = 4
 _LEAST_SUPPORT = 0.5
 """Share of such words in an answer in own words that its evidence has."""
 _MEASURED_ON_OTHERS = frozenset(
-    ("poor_question", "not_answerable", "fewer_documents_suffice", "closed_book", "duplicate_question", "contaminated")
+    (
+        *("poor_question", "unasked_question", "half_answers", "not_answerable", "fewer_documents_suffice"),
+        *("closed_book", "sibling_answer", "duplicate_question", "contaminated"),
+    )
 )
 """Of a bundle's question: by a model, or against other questions."""
 

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 from trailforge.filters import scores_of
 from trailforge.filters.answers import AnswerJudgeOptions
-from trailforge.filters.bundles import judge_unread, poor_question
 from trailforge.generators.document_bundles.drafts import (
     cut_lists,
     describe_finds,
@@ -25,7 +24,7 @@ from trailforge.generators.document_bundles.drafts import (
     row_of,
 )
 from trailforge.generators.document_bundles.search_thoughts import PROMPTS, join_phrases
-from trailforge.inference import Meter, Sampling, fill, object_schema
+from trailforge.inference import Meter, Sampling, fill
 from trailforge.pipelines.engine import RunContext
 from trailforge.protocols.nl_dag import SearchPlan, levels, validate
 from trailforge.retrieval import SentenceReader
@@ -51,22 +50,7 @@ _TYPE_WEIGHT: dict[BundleQuestionType, float] = {
     "causal": 0.6,
     "multiple_choice": 1.0,
 }
-REVIEW = "review_question"
-NO_FAULT = "none"
-FAULTS = ("two_questions", "not_asked", "other_answers", "one_document", "not_said")
-REVIEW_SCHEMA = object_schema(
-    {
-        "why": {"type": "string"},
-        "fault": {"type": "string", "enum": [NO_FAULT, *FAULTS]},
-        "wording": {"type": "string"},
-    }
-)
-_KINDS = {
-    "factual": "a fact is asked for",
-    "causal": "an explanation is asked for",
-    "single_choice": "one option is right",
-    "multiple_choice": "several options are right",
-}
+REVIEW, ASKED, HALVES = "review_question", "would_be_asked", "half_answers"
 MEND = "mend_question"
 _SLIPS = {
     "unsupported_quote": "A quote is not there",
@@ -77,6 +61,9 @@ _SLIPS = {
     "named_by_score": "It names a thing by a figure",
     "quotes_one_source": "It rests on one source",
     "not_answerable": "A reader of all documents that it quotes has another answer",
+    "unasked_question": "Nobody who has read none of the documents would ask it",
+    "half_answers": "Whoever asks is content with what one document says",
+    "sibling_answer": "Its answer and another question go together",
 }
 MENDABLE = ("poor_question", "fewer_documents_suffice", *_SLIPS)
 """Reasons for rejection that tell how another question over the same documents could be better. What is known is known:
@@ -87,7 +74,10 @@ _FINDS = (
     "gives to a thing of it; then what both name, and what only one of them tells of it\n"
 )
 _FURTHER = "Up to {{count}} are wanted, the best one first; each further one rests on other facts. "
-MODEL_PROMPTS = ("bundle_questions", MEND, REVIEW, "read_documents", "guess_from_documents", "answer_from_memory")
+MODEL_PROMPTS = (
+    *("bundle_questions", MEND, REVIEW, ASKED, HALVES),
+    *("read_documents", "guess_from_documents", "answer_from_memory"),
+)
 STEP_PROMPTS = ("embedded_kind", "embedded_answer", "embedded_closed_book")
 """Prompts of a writer that is a plug-in and writes by small steps."""
 
@@ -299,41 +289,6 @@ def _number_documents(detail: str, numbers: Mapping[str, str]) -> tuple[str, int
         return detail, 0
     told, count = re.subn(one, lambda match: numbers[match[0]], named[0])
     return told + detail[named.end() :], count
-
-
-async def edit_question(
-    row: BundleQuestion, item: BundleInput, context: BundleContext, meter: Meter, *, since: str | None
-) -> tuple[BundleQuestion, Verdict]:
-    """Have an editor look at a question before readers answer it: return the question as the editor words it, and a
-    verdict.
-
-    What readers answer measures whether a question can be answered, and from what. They do not tell whether it is worth
-    asking, and how a person would say it. Ours; the paper has two filters, both of answers (R-Search, 3.5).
-
-    A review that cannot be read shows nothing: `no verdict: …`. A wording that a filter rejects is left out. Raises
-    the kinds of `ProviderError`.
-    """
-    documents = {document.id: document for document in item.documents}
-    used = [documents[name] for name in dict.fromkeys(hop.document_id for hop in row.hops)]
-    config = context.config
-    prompt = fill(
-        PROMPTS.text(REVIEW),
-        type=_KINDS[row.type],
-        question=row.asked().text,
-        answer=" | ".join((row.answer, *row.aliases)),
-        quotes=render_quotes(row, used),
-        documents=render_documents(used, config.longest_document),
-    )
-    sampling = Sampling(temperature=config.read_temperature, top_p=config.top_p, max_tokens=config.read_max_tokens)
-    try:
-        found = await context.asker(meter).json(prompt, REVIEW_SCHEMA, purpose="review", sampling=sampling)
-    except MalformedReply as error:
-        return row, poor_question(f"no verdict: {error}")
-    if found["fault"] != NO_FAULT:
-        return row, poor_question(f"{found['fault']}: {found['why'].strip()}")
-    edited = replace(row, question=found["wording"].strip() or row.question)
-    is_sound = all(verdict.keep for verdict in judge_unread(edited, item.bundle, documents, since=since))
-    return edited if is_sound else row, poor_question("")
 
 
 def draft_row(draft: dict[str, Any], number: int, item: BundleInput, context: BundleContext) -> BundleQuestion:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.bundle_questions import BUNDLE, DOCUMENTS, PAPER, STREET, choice, question
 from tests.support.growth import is_linear
-from trailforge.filters.bundle_twins import duplicate_question, used_fact
+from trailforge.filters.bundle_twins import duplicate_question, sibling_answer, used_fact
 from trailforge.filters.bundles import (
     bad_options,
     benchmarks_of,
@@ -315,6 +315,24 @@ def test_of_two_questions_on_the_same_words_the_second_is_rejected() -> None:
     crossing = quoted("fourth", "the model was trained on 17k samples and reaches 37.1%", "It is named Ida")
     assert not used_fact(crossing, [first]).keep, "they share a run of six words"
     assert used_fact(same, []).keep
+
+
+@pytest.mark.parametrize(
+    ("answer", "question", "keep"),
+    [
+        ("Ida", "What was Ida trained on?", False),
+        ("Ida", "What was the other model trained on?", True),
+        ("37", "Which of the 37 models is largest?", True),  # a figure that may be another one
+        ("37 samples", "Which model was trained on 37 samples?", False),
+    ],
+)
+def test_questions_of_a_bundle_do_not_say_each_other_s_answers(answer: str, question: str, keep: bool) -> None:
+    asked = replace(quoted("first", "It is named Ida", "against others"), question="What is its name?", answer=answer)
+    telling = replace(quoted("second", "on the test", "of the data"), question=question, answer="something else")
+    assert sibling_answer(telling, [asked]).keep is sibling_answer(asked, [telling]).keep is keep
+    assert sibling_answer(telling, []).keep
+    chosen = replace(asked, type="single_choice")
+    assert sibling_answer(telling, [chosen]).keep, "options offer their answers to everybody"
 
 
 def test_other_words_of_a_sentence_are_another_fact() -> None:

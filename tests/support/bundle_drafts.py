@@ -51,12 +51,14 @@ def script(
     knows: bool = False,
     fault: str = "none",
     wording: str = "",
+    unasked: str = "none",
+    enough: int = 0,
     mended: Sequence[dict[str, Any]] = (),
 ) -> Script:
     """Writes these drafts, and answers where all these words stand in the prompt; `knows`: without documents too.
 
     `fault`: what its editor finds, but with the questions that it writes in the place of others (`mended`); `wording`:
-    how it says the question.
+    how it says the question; `unasked`: why nobody would ask it; `enough`: the document whose half of it would do.
     """
     sound = tuple(f"): {draft['question']}\n" for draft in mended if "question" in draft)
 
@@ -69,6 +71,10 @@ def script(
         if request.purpose == "review":
             found = "none" if any(each in prompt for each in sound) else fault
             return json.dumps({"why": " It is said why. ", "fault": found, "wording": wording})
+        if request.purpose == "asked":
+            return json.dumps({"why": " It is said why. ", "fault": unasked})
+        if request.purpose == "halves":
+            return json.dumps({"why": " It is said why. ", "enough": enough})
         if prompt.startswith("Answer the question from what you know"):
             return f"the {ANSWER}" if knows else "the University of Tartu"
         return ANSWER if all(word in prompt for word in needs) else "unknown"

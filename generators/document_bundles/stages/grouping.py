@@ -91,7 +91,7 @@ _MOST_FILES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Meta:
+class AllMeta:
     """What is known of all documents at once: not their texts."""
 
     ids: list[str]
@@ -152,14 +152,14 @@ def group(run: StageRun) -> None:
     for shard in missing_shards(run.folder, run.shards):
         check_packages(PACKAGES, "bundling")
         folder, config, seed = run.folder, run.config.bundles, run.config.seed
-        meta = _meta(folder, run.before, config)
+        meta = read_meta(folder, run.before, config)
         vectors = _vectors(folder, run.before)
         planned = plan(
             *(vectors, meta.origins, config, seed),
             *(meta.published, meta.sources, meta.names, meta.sketches, meta.papers),
         )
         joined = join(planned, _bundle_parts(run, planned, shard.made_of), config)
-        worths = dict(_worths(folder, joined, meta, vectors, run.config))
+        worths = dict(worths_of(folder, joined, meta, vectors, run.config))
         compared = np.empty_like(planned.documents.vectors)
         compared[planned.order] = planned.documents.vectors
         bundling = part_by_matter(joined, worths, meta.papers, meta.origins, compared, config)
@@ -198,7 +198,9 @@ def _embedding_rows(folder: Path, shards: Sequence[Shard]) -> Iterator[DocumentE
             yield from batch
 
 
-def _meta(folder: Path, shards: Sequence[Shard], config: BundleConfig) -> _Meta:
+def read_meta(folder: Path, shards: Sequence[Shard], config: BundleConfig) -> AllMeta:
+    """Read from a run's documents what bundling and ranking need of them beside their vectors, in their order."""
+
     def documents() -> Iterator[SourceDocument]:
         for shard in shards:
             yield from read_parquet(folder / shard.input, SourceDocument)
@@ -207,7 +209,7 @@ def _meta(folder: Path, shards: Sequence[Shard], config: BundleConfig) -> _Meta:
     found = merge_short_names([names_of(document.title, document.text, counts) for document in documents()])
     names = joining_names(found)
     known = [(d.id, d.source, d.origin, d.published, d.kind == "academic") for d in documents()]
-    return _Meta(
+    return AllMeta(
         ids=[id for id, *_ in known],
         sources=[source for _, source, *_ in known],
         origins=[origin for _, _, origin, *_ in known],
@@ -279,10 +281,13 @@ def _read_result(work: Path, number: int) -> PartBundles:
         raise OutputError(f"{path} is damaged; remove it and run the same command again") from error
 
 
-def _worths(
-    folder: Path, bundling: Bundling, meta: _Meta, vectors: np.ndarray, run: BundleRunConfig
+def worths_of(
+    folder: Path, bundling: Bundling, meta: AllMeta, vectors: np.ndarray, run: BundleRunConfig
 ) -> Iterator[tuple[tuple[int, int], PairWorth]]:
-    """Of each pair of each bundle, by its rows. `vectors`: as embedded."""
+    """Yield how much can be asked about each pair of documents of each bundle, by their rows; bundles are ranked by it.
+
+    `vectors`: as embedded. A bundle's texts are read from the run's folder, and nothing is kept of them.
+    """
     text_at, config = _open_texts(folder), run.bundles
     for rows in bundling.bundles:
         documents = [text_at(meta.files[row]) for row in rows]
@@ -299,7 +304,7 @@ def _worths(
 def _records(
     folder: Path,
     bundling: Bundling,
-    meta: _Meta,
+    meta: AllMeta,
     planned: ClusterPlan,
     vectors: np.ndarray,
     worths: Mapping[tuple[int, int], PairWorth],
@@ -325,7 +330,7 @@ def _records(
         yield BundleInput(id=bundle.uid, bundle=bundle, documents=documents)
 
 
-def _known(pair: tuple[int, int], meta: _Meta, vectors: np.ndarray, event_days: int) -> PairFacts:
+def _known(pair: tuple[int, int], meta: AllMeta, vectors: np.ndarray, event_days: int) -> PairFacts:
     one, other = pair
     days = [date.fromisoformat(day) for row in pair if not meta.papers[row] and (day := meta.published[row])]
     return PairFacts(
@@ -342,7 +347,7 @@ def _rank(item: BundleInput) -> tuple[float, float, str]:
 
 
 def _links(
-    rows: Sequence[int], documents: Sequence[SourceDocument], meta: _Meta, compared: Documents
+    rows: Sequence[int], documents: Sequence[SourceDocument], meta: AllMeta, compared: Documents
 ) -> Iterator[BundleLink]:
     """Why these documents are together, pair by pair. `compared`: they alone, as bundling compares them."""
     vectors, sums = compared.vectors, SharedNames(compared, 0.0).sums(range(len(rows)))
@@ -384,7 +389,7 @@ def _write(
     return files, tuple(shards)
 
 
-def _leftovers(folder: Path, bundling: Bundling, meta: _Meta) -> list[RejectedRow]:
+def _leftovers(folder: Path, bundling: Bundling, meta: AllMeta) -> list[RejectedRow]:
     text_at = _open_texts(folder)
     rows: list[RejectedRow] = []
     for left in bundling.leftovers:

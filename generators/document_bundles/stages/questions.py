@@ -8,13 +8,13 @@ from dataclasses import replace
 from trailforge.filters import first_rejection
 from trailforge.filters.answers import open_scorer
 from trailforge.filters.bundle_readings import judge_question
-from trailforge.filters.bundle_twins import used_fact
+from trailforge.filters.bundle_twins import sibling_answer, used_fact
 from trailforge.filters.bundles import judge_unread
 from trailforge.generators.document_bundles.config import BundleRunConfig, encoder_of
+from trailforge.generators.document_bundles.stages.review import review_question
 from trailforge.generators.document_bundles.write import (
     BundleContext,
     Writer,
-    edit_question,
     may_be_mended,
     open_writer,
     with_scores,
@@ -96,16 +96,16 @@ async def _judged(
     draft: BundleQuestion, item: BundleInput, accepted: list[BundleQuestion], reader: Writer, config: BundleRunConfig
 ) -> tuple[BundleQuestion, list[Verdict]]:
     """The draft as its editor words it, with its verdicts up to the first that rejects."""
-    context, since = reader.context, config.filters.since
-    verdicts = [used_fact(draft, accepted)]
+    context, filters = reader.context, config.filters
+    verdicts = [used_fact(draft, accepted), sibling_answer(draft, accepted)]
     documents = {document.id: document for document in item.documents}
-    seen = (*verdicts, *judge_unread(draft, item.bundle, documents, since=since))
-    if config.filters.review and all(verdict.keep for verdict in seen):
-        draft, verdict = await edit_question(draft, item, context, reader.meter, since=since)
-        verdicts.append(verdict)
+    seen = (*verdicts, *judge_unread(draft, item.bundle, documents, since=filters.since))
+    if all(verdict.keep for verdict in seen):
+        draft, found = await review_question(draft, item, context, reader.meter, filters)
+        verdicts += found
     if all(verdict.keep for verdict in verdicts):
         scorer = open_scorer(context.judge, context.asker(reader.meter))
-        verdicts += await judge_question(draft, item, reader, config.filters, scorer)
+        verdicts += await judge_question(draft, item, reader, filters, scorer)
     return draft, verdicts
 
 

@@ -35,7 +35,7 @@ def row(**changes: Any) -> BundleQuestion:
 
 def test_fields_are_asked_for_in_the_order_in_which_they_are_thought_of() -> None:
     fields = reply_schema(3)["properties"]["questions"]["items"]["properties"]
-    assert list(fields) == ["type", "hops", "question", "options", "correct", "answer", "aliases", "key_facts"]
+    assert list(fields) == ["asker", "type", "hops", "question", "options", "correct", "answer", "aliases", "key_facts"]
     assert list(fields["hops"]["items"]["properties"]) == ["document", "evidence", "reasoning", "query", "needs"]
 
 

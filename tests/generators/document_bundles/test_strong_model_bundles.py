@@ -79,6 +79,13 @@ def production_config() -> BundleRunConfig:
     return read_config(BundleRunConfig, load_preset("r-search", "document_bundles"), source="r-search")
 
 
+def edited_config() -> BundleRunConfig:
+    """The preset of recordings that asked nobody but an editor beside its readers."""
+    config = production_config()
+    filters = replace(config.filters, asked=False, halves=False)
+    return replace(config, writer=replace(config.writer, questions_per_bundle=3, mends=0), filters=filters)
+
+
 def earlier_config() -> BundleRunConfig:
     """The preset, but for the questions of a bundle and the draws of the recording, which knew no editor.
 
@@ -96,7 +103,7 @@ def earlier_config() -> BundleRunConfig:
             thoughts=replace(config.episodes.thoughts, source="templates"),
         ),
     )
-    filters = replace(config.filters, review=False, most_known_kept=1)
+    filters = replace(config.filters, review=False, asked=False, halves=False, most_known_kept=1)
     return replace(config, writer=writer, episodes=episodes, filters=filters)
 
 
@@ -231,9 +238,7 @@ async def test_an_edited_run_of_a_strong_model(data_dir: Path) -> None:
     recording = read_recording(FOLDER / "strong_model_edited.json.gz")
     documents = read_abstracts(data_dir) | read_news(data_dir)
     model = StrongModel(recording["questions"], what_is_asked)
-    config = production_config()
-    config = replace(config, writer=replace(config.writer, questions_per_bundle=3, mends=0))
-    results = await questions_by(model, recording, documents, config)
+    results = await questions_by(model, recording, documents, edited_config())
     assert model.check_all_used() == {"write": 26, "review": 19, "closed_book": 12, "read": 25, "grade": 2}
     accepted, rejected = rows_of(results, "candidates"), rows_of(results, "rejected")
     assert Counter(row.type for row in accepted) == {"factual": 8}
@@ -243,13 +248,11 @@ async def test_an_edited_run_of_a_strong_model(data_dir: Path) -> None:
 
 
 async def test_questions_over_releases_are_taken_and_turned_away_as_a_reader_judged_them() -> None:
-    config = production_config()
-    config = replace(config, writer=replace(config.writer, mends=0))
     accepted, rejected, calls = [], [], Counter[str]()
     for run in read_recording(RELEASES)["runs"]:
         documents = {id: SourceDocument(id=id, kind="news", **fields) for id, fields in run["documents"].items()}
         model = StrongModel(run["questions"], what_is_asked)
-        results = await questions_by(model, run, documents, config)
+        results = await questions_by(model, run, documents, edited_config())
         calls += model.check_all_used()
         accepted += rows_of(results, "candidates")
         rejected += [(row.reason, row.detail) for row in rows_of(results, "rejected")]

@@ -14,7 +14,7 @@ from tests.support.bundle_drafts import ITEM, SOUND, context, hop, script
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.stages.questions import TABLE, questions_of
-from trailforge.generators.document_bundles.write import FAULTS
+from trailforge.generators.document_bundles.stages.review import FAULTS, UNASKED
 from trailforge.inference import Meter, Reply, Request
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import check_balance
@@ -22,6 +22,7 @@ from trailforge.schemas import BundleQuestion, MalformedReply, RejectedRow, from
 
 CONFIG = BundleRunConfig()
 EDITED = replace(CONFIG, filters=replace(CONFIG.filters, review=True))
+LOOKED_AT = replace(CONFIG, filters=replace(CONFIG.filters, asked=True, halves=True))
 TOLD = "Who of the University of Bergen designed the tide mill's turbine?"
 MADE_UP = {**SOUND, "hops": hop(0, evidence="the turbine that Mara Lind invented")}
 CYCLE = {**SOUND, "hops": hop(0, needs=[2])}
@@ -77,7 +78,11 @@ async def test_a_flawed_question_is_rejected_for_its_flaw_and_costs_no_more_than
 async def test_an_editor_sees_question_answer_and_evidence_before_readers_do() -> None:
     model = ScriptedModel(script([SOUND]))
     result = await questions_of(ITEM, context(model), EDITED)
-    assert [score.name for score in result.rows[TABLE][0].filters][:2] == ["used_fact", "poor_question"]
+    assert [score.name for score in result.rows[TABLE][0].filters][:3] == [
+        "used_fact",
+        "sibling_answer",
+        "poor_question",
+    ]
     assert model.requests[1].purpose == "review" and result.usage.calls == 7
     shown = prompt_text(model.requests[1])
     quotes = (f"- [{number}] {each['evidence']}" for number, each in enumerate(SOUND["hops"], start=1))
@@ -118,6 +123,62 @@ async def test_a_review_that_cannot_be_read_shows_nothing_and_loses_its_question
     (row,) = result.rows["rejected"]
     assert (row.reason, row.detail[:12]) == ("poor_question", "no verdict: ")
     assert [request.purpose for request in model.requests][-2:] == ["review", "review"]
+
+
+CAUSE = {
+    **SOUND,
+    "type": "causal",
+    "question": "Why was the turbine of the tide mill that won the Ludlow prize built for slow water?",
+    "answer": "Its designer, Mara Lind, had studied blades at the University of Bergen",
+    "key_facts": ["Mara Lind studied blades at the University of Bergen"],
+}
+CHOICE = {
+    **SOUND,
+    "type": "single_choice",
+    "options": ["Oslo", "Tartu", "Bergen", "Lund"],
+    "correct": ["C"],
+    "answer": "Bergen",
+}
+
+
+async def test_whoever_says_if_anybody_would_ask_sees_no_document_and_no_options() -> None:
+    model = ScriptedModel(script([CHOICE]))
+    await questions_of(ITEM, context(model), LOOKED_AT)
+    (asked,) = [prompt_text(request) for request in model.requests if request.purpose == "asked"]
+    assert f"Question: {CHOICE['question']}\n" in asked and "What answers it: Bergen\n" in asked and "{{" not in asked
+    assert not any(told in asked for told in ("Tartu", "Lund", *(document.text for document in ITEM.documents)))
+
+
+@pytest.mark.parametrize("fault", UNASKED)
+async def test_what_nobody_would_ask_is_read_by_nobody_and_written_again(fault: str) -> None:
+    model = ScriptedModel(script([SOUND], unasked=fault))
+    result = await questions_of(ITEM, context(model, mends=1), LOOKED_AT)
+    (row,) = result.rows["rejected"]
+    assert (row.reason, row.detail) == ("unasked_question", f"{fault}: It is said why.")
+    assert [request.purpose for request in model.requests][:3] == ["write", "asked", "mend"]
+    told = f"Nobody who has read none of the documents would ask it: {fault}: It is said why."
+    assert told in prompt_text(model.requests[2])
+
+
+@pytest.mark.parametrize(("enough", "reasons"), [(0, []), (1, ["half_answers"]), (2, ["half_answers"]), (3, [])])
+async def test_a_cause_of_which_one_document_s_half_would_do_is_none(enough: int, reasons: list[str]) -> None:
+    model = ScriptedModel(script([CAUSE], enough=enough))
+    result = await questions_of(ITEM, context(model), LOOKED_AT)
+    rejected = [row for row in result.rows["rejected"] if row.reason == "half_answers"]
+    assert [row.reason for row in rejected] == reasons
+    assert all(row.detail == f"{CAUSED[enough]} alone answers it: It is said why." for row in rejected)
+    (halves,) = [prompt_text(request) for request in model.requests if request.purpose == "halves"]
+    assert all(f"[{number}] {each['evidence']}" in halves for number, each in enumerate(SOUND["hops"], start=1))
+    assert CAUSE["answer"] not in halves and "{{" not in halves
+
+
+CAUSED = dict(enumerate(ITEM.bundle.document_ids, start=1))
+
+
+async def test_halves_are_looked_at_of_explanations_alone() -> None:
+    model = ScriptedModel(script([SOUND], enough=1))
+    (row,) = (await questions_of(ITEM, context(model), LOOKED_AT)).rows[TABLE]
+    assert "half_answers" not in [score.name for score in row.filters]
 
 
 async def test_drafts_of_one_bundle_are_judged_one_by_one() -> None:
