@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -84,6 +85,17 @@ def test_as_many_paths_are_blurred_as_are_asked_for() -> None:
         assert sum(bool(described_in(each)) for each in chains) == pytest.approx(share * len(chains), abs=3)
     with pytest.raises(InvalidInput, match="from 0 to 1"):
         KgPathConfig(blurred=2)
+
+
+def test_descriptions_keep_to_the_bound_on_pairs_of_relations() -> None:
+    config = replace(BLURRED, max_pair_share=0.05)
+    per_graph = [sampled(random_graph(seed), config, 20) for seed in range(6)]
+    assert any(described_in(each) for chains in per_graph for each in chains)
+    for chains in per_graph:
+        pairs = Counter(
+            pair for each in chains for pair in {*combinations(sorted(fact.triple.relation for fact in each.facts), 2)}
+        )
+        assert max(pairs.values(), default=0) <= 3
 
 
 FILMS: list[Ids] = [
