@@ -157,7 +157,7 @@ def test_descriptions_of_codex_are_true_of_one_entity_of_its_triples(data_dir: P
     source = data_dir / "kg" / "codex_labelled_triples.parquet"
     files: dict[str, Any] = {name: [data_dir / "kg" / f"codex_{name}.jsonl.gz"] for name in ("entities", "relations")}
     build_kg(open_source(source, **files), tmp_path / "kg")
-    config = KgPathConfig(hops=(1, 2), intersections=0.0, blurred=1.0)
+    config = KgPathConfig(hops=(1, 2), intersections=0.0, blurred=1.0, max_pair_share=1.0)
     chains = list(PathSampler(KgStore.open(tmp_path / "kg"), config, 1).sample(60))
     rows = pq.read_table(source).to_pylist()
     heads, tails = defaultdict[tuple[str, str], set[str]](set), defaultdict[tuple[str, str], set[str]](set)
