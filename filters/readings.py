@@ -50,21 +50,22 @@ def _is_found(answer: str, names: Sequence[str] | None) -> bool:
     """Does a reading give the answer that goes by these names, more or less of it, or nearly? Of several values one."""
     if not answer or names is None:
         return bool(answer)
-    return any(_is_called(part, names) for part in _parts(answer))
+    return any(is_called(part, names) for part in _parts(answer))
 
 
 def _rivals(answer: str, names: Sequence[str] | None) -> list[str]:
     """What a reading gives beside the answer that goes by these names; nothing where it does not give that."""
     if names is None or not _is_found(answer, names):
         return []
-    return [part for part in _parts(answer) if not _is_called(part, names)]
+    return [part for part in _parts(answer) if not is_called(part, names)]
 
 
 def _parts(answer: str) -> list[str]:
     return [part for part in map(str.strip, answer.split(";")) if part]
 
 
-def _is_called(part: str, names: Sequence[str]) -> bool:
+def is_called(part: str, names: Sequence[str]) -> bool:
+    """Tell whether a text is one of these names, or nearly: part of one, or with most words in common."""
     return any(same_answer(part, name) or _is_nearly(part, name) for name in names)
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from trailforge.filters.base import count_faults
+from trailforge.filters.kg.descriptions import NAMED, descriptions_in, judge_descriptions
 from trailforge.filters.thoughts import country_stems
 from trailforge.rewards import (
     cover_exact_match,
@@ -23,7 +24,7 @@ from trailforge.rewards import (
     normalize_answer,
     same_answer,
 )
-from trailforge.schemas import FilterScore, InvalidInput, KgNode, KgQuestion, Verdict
+from trailforge.schemas import InvalidInput, KgNode, KgQuestion, Verdict
 
 _FEWEST_WORDS, _MOST_WORDS = 4, 80
 _LEFT_OVER = re.compile(r"#\d|\bX\d\b|\bANSWER\b|[{}|]|\[\w+\]")
@@ -33,7 +34,7 @@ _SHORT = 4
 _CHECKED = ("ambiguous_question", "doubtful_fact", "unclear_question")
 _NOTHING = frozenset(("", "no", "none", "na", "nothing", "null", "clear"))
 """How a model fills in what should stay empty."""
-ASKED = frozenset(("right_from_memory", "agreed_otherwise", *_CHECKED))
+ASKED = frozenset(("right_from_memory", "agreed_otherwise", *NAMED, *_CHECKED))
 """Names of the filters that rest on what a model said."""
 
 
@@ -45,6 +46,8 @@ class KgQuestionFilterConfig:
     """Most draws from memory; the first right one rejects. 0: none is made."""
     agreeing_draws: int = 2
     """So many draws from memory that give the same other answer reject: the graph may be wrong. 0: none do."""
+    name_described: bool = False
+    """Whether a model is asked to name all that fits a description of something on the way, before the check."""
     check: bool = False
     """Whether a model is asked, last of all, if other answers fit, a fact is doubtful, or the wording is unclear."""
 
@@ -78,6 +81,10 @@ class QuestionReader(Protocol):
         """
         ...
 
+    async def name(self, question: str) -> tuple[str, ...]:
+        """Name all in the world that answers a question by which something on the way is described."""
+        ...
+
     async def check(self, row: KgQuestion) -> Objections:
         """Say what is wrong with the question, in the world as the model knows it."""
         ...
@@ -91,16 +98,18 @@ async def judge_question(row: KgQuestion, reader: QuestionReader, config: KgQues
     verdicts = judge_unasked(row)
     if config.closed_book_samples and all(verdict.keep for verdict in verdicts):
         verdicts += await judge_by_memory(row, reader, config)
+    if config.name_described and all(verdict.keep for verdict in verdicts):
+        described = descriptions_in(row)
+        named = [(await reader.name(asked), node) for asked, node in described]
+        verdicts += judge_descriptions(named) if named else []
     if config.check and all(verdict.keep for verdict in verdicts):
         verdicts += judge_by_check(row, await reader.check(row))
     return verdicts
 
 
-def names_of(scores: Iterable[FilterScore], config: KgQuestionFilterConfig) -> list[str]:
-    """Return the names of the filters that ask a model and that a row with these scores went through, in their
-    order.
-    """
-    passed = {score.name: score.passed for score in scores}
+def names_of(row: KgQuestion, config: KgQuestionFilterConfig) -> list[str]:
+    """Return the names of the filters that ask a model and that a row went through by its scores, in their order."""
+    passed = {score.name: score.passed for score in row.filters}
     names: list[str] = []
     kept = all(passed.get(name, True) for name in passed if name not in ASKED)
     if config.closed_book_samples and kept:
@@ -109,6 +118,9 @@ def names_of(scores: Iterable[FilterScore], config: KgQuestionFilterConfig) -> l
         if config.agreeing_draws and kept:
             names.append("agreed_otherwise")
             kept = passed.get("agreed_otherwise", False)
+    if config.name_described and kept and descriptions_in(row):
+        names += NAMED
+        kept = all(passed.get(name, False) for name in NAMED)
     return [*names, *_CHECKED] if config.check and kept else names
 
 

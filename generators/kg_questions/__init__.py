@@ -102,6 +102,11 @@ DATASET = DataSet(
             ("ambiguous_question", "doubtful_fact", "unclear_question"),
             "the model doubts facts or wording: see whether the graph is right, or set `filters: {check: false}`",
         ),
+        **dict.fromkeys(
+            ("ambiguous_description", "unknown_description"),
+            "the graph lacks much of what its descriptions are true of: name what questions start from "
+            "(`paths: {blurred: 0}`), or take a larger graph",
+        ),
         "agreed_otherwise": "the model reads other facts out of the questions: take another model",
     },
     demo="demo",

@@ -62,7 +62,7 @@ class KgQuestionRowChecks(RowChecks):
             if score != stored:
                 what = "keeps it" if score.passed else f"rejects it: {score.reason}"
                 yield f"filter {score.name} {what}, with {score.score:g}; its row says {stored.score:g}"
-        names = [score.name for score in measured] + names_of(row.filters, self.config.filters)
+        names = [score.name for score in measured] + names_of(row, self.config.filters)
         if [score.name for score in row.filters] != names:
             yield "its scores are not those of the filters that it went through"
 

@@ -31,8 +31,9 @@ class KgQuestionRunConfig(GraphRunConfig):
         check_least(self, 1, "count")
         if self.as_of and not _is_date(self.as_of):
             raise InvalidInput(f"{self.as_of!r} is no date as 2019-07-01, 2019-07 or 2019", field="as_of")
-        if self.filters.check and self.writer.style == "completion":
-            raise InvalidInput("asks for a structured reply: wants writer.style: chat", field="filters.check")
+        for name in ("name_described", "check"):
+            if getattr(self.filters, name) and self.writer.style == "completion":
+                raise InvalidInput("asks for a structured reply: wants writer.style: chat", field=f"filters.{name}")
 
     @property
     def prompt_version(self) -> str:
@@ -48,7 +49,8 @@ class KgQuestionRunConfig(GraphRunConfig):
     def reply_limits(self) -> dict[str, int]:
         """Most tokens of each kind of reply, by the name of its setting."""
         write = {"writer.write_max_tokens": self.writer.write_max_tokens} if self.writer.kind == "model" else {}
-        check = {"writer.check_max_tokens": self.writer.check_max_tokens} if self.filters.check else {}
+        is_judged = self.filters.check or self.filters.name_described
+        check = {"writer.check_max_tokens": self.writer.check_max_tokens} if is_judged else {}
         return {**write, "writer.closed_book_max_tokens": self.writer.closed_book_max_tokens, **check}
 
     @property

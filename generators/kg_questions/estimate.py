@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
@@ -35,6 +36,11 @@ def estimate(inputs: RunInputs, config: KgQuestionRunConfig) -> Estimate:
     draws = count * config.filters.closed_book_samples
     asked = count_tokens(PROMPTS.text("closed_book")) + _QUESTION_TOKENS
     stages = [stage_estimate("closed_book", draws, asked, writer.closed_book_max_tokens, prices)]
+    if config.filters.name_described:
+        described = sum(len(chain.leading_to(node)) > 1 for chain in chains for node in chain.bridges)
+        prompt = count_tokens(PROMPTS.text("name_described")) + _QUESTION_TOKENS
+        calls = math.ceil(count * described / len(chains))
+        stages.append(stage_estimate("name_described", calls, prompt, writer.check_max_tokens, prices))
     if config.filters.check:
         facts = mean_tokens(["\n".join(fact.triple.text for fact in chain.facts) for chain in chains])
         prompt = count_tokens(PROMPTS.text("check_question")) + _QUESTION_TOKENS + facts

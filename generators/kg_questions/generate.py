@@ -35,6 +35,9 @@ CHECK_SCHEMA = object_schema(
 )
 
 
+NAME_SCHEMA = object_schema({"names": {"type": "array", "items": {"type": "string"}, "maxItems": 8}})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgWriterConfig:
     """How questions are written and answered from memory."""
@@ -49,7 +52,8 @@ class KgWriterConfig:
     closed_book_temperature: float = 0.8
     closed_book_max_tokens: int = 256
     check_max_tokens: int = 2048
-    """Most tokens of the reply to `check_question.txt`, at the temperature of the closed-book prompt."""
+    """Most tokens of the reply to `check_question.txt` or `name_described.txt`, at the temperature of the closed-book
+    prompt."""
     stop: tuple[str, ...] = ()
     max_answer_words: int = 12
     """Most words of an answer in the style `completion`. A longer reply is no short answer, and is cut."""
@@ -58,7 +62,7 @@ class KgWriterConfig:
     def prompt_version(self) -> str:
         """Hash of the prompts and phrases that the writer uses."""
         writer = ["kg_question"] if self.kind == "model" else []
-        prompts = PROMPTS.version((_READ_PROMPTS[self.style], "check_question", *writer))
+        prompts = PROMPTS.version((_READ_PROMPTS[self.style], "name_described", "check_question", *writer))
         phrases = repr(PROMPTS.phrases(RELATIONS)) if self.kind == "templates" else ""
         return hashlib.sha256(f"{prompts}{phrases}".encode()).hexdigest()[:12]
 
@@ -108,19 +112,27 @@ class KgQuestionWork:
             return text and text.strip()
         return read_short_answer(text, config.max_answer_words)
 
+    async def name(self, question: str) -> tuple[str, ...]:
+        """Name all that fits a description, as a `QuestionReader` does. Raises as `check`."""
+        prompt = fill(PROMPTS.text("name_described"), question=question)
+        return tuple((await self._judge(prompt, NAME_SCHEMA, "name_described"))["names"])
+
     async def check(self, row: KgQuestion) -> Objections:
         """Check the question, as a `QuestionReader` does. Raises `MalformedReply` and the kinds of `ProviderError`."""
-        config = self.context.config
-        sampling = Sampling(
-            temperature=config.closed_book_temperature, top_p=config.top_p, max_tokens=config.check_max_tokens
-        )
-        asker = self.context.asker(self.meter)
-        reply = await asker.json(check_prompt(row), CHECK_SCHEMA, purpose="check", sampling=sampling)
+        reply = await self._judge(check_prompt(row), CHECK_SCHEMA, "check")
         return Objections(
             other_answers=tuple(reply["other_answers"]),
             doubtful=reply["doubtful"].strip(),
             unclear=reply["unclear"].strip(),
         )
+
+    async def _judge(self, prompt: str, schema: dict[str, Any], purpose: str) -> dict[str, Any]:
+        """Ask once for what is wrong with a question, or a part of it."""
+        config = self.context.config
+        sampling = Sampling(
+            temperature=config.closed_book_temperature, top_p=config.top_p, max_tokens=config.check_max_tokens
+        )
+        return await self.context.asker(self.meter).json(prompt, schema, purpose=purpose, sampling=sampling)
 
 
 def writer_prompt(chain: FactChain) -> str:

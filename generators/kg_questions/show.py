@@ -33,6 +33,8 @@ MEANINGS = {
     "ungrounded_name": "names and numbers that the facts do not have",
     "right_from_memory": "how near the model comes from memory, 0 to 1",
     "agreed_otherwise": "the most draws from memory that give the same other answer",
+    "ambiguous_description": "other things that the model names for what is described on the way",
+    "unknown_description": "descriptions on the way for which the model does not name what is meant",
     "ambiguous_question": "other answers that the model finds",
     "doubtful_fact": "1 where the model knows a fact to be wrong or over",
     "unclear_question": "1 where the model finds the wording unclear",

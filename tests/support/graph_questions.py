@@ -39,10 +39,13 @@ class FakeReader:
         cut: Sequence[int] = (),
         others: Sequence[str] = (),
         objections: Objections | None = None,
+        names: Sequence[str] = (),
     ) -> None:
-        """`cut`: draws whose replies are cut; `others`: what it says at first where it does not know."""
+        """`cut`: draws whose replies are cut; `others`: what it says at first where it does not know; `names`: what it
+        names for any description."""
         self.knows, self.says, self.cut, self.others, self.asked = knows, says, cut, others, 0
         self.objections, self.checked = objections or Objections(), 0
+        self.names, self.named = tuple(names), list[str]()
 
     async def answer(self, row: KgQuestion, sample: int) -> str | None:
         """Right where it knows."""
@@ -51,6 +54,11 @@ class FakeReader:
             return None
         others = [*self.others, *(f"Firton {number}" for number in range(9))]
         return self.says if sample in self.knows else others[sample]
+
+    async def name(self, question: str) -> tuple[str, ...]:
+        """Always the same."""
+        self.named.append(question)
+        return self.names
 
     async def check(self, row: KgQuestion) -> Objections:
         """Always the same."""

@@ -323,10 +323,11 @@ class PathSampler:
         """Why an entity can be no bridge; empty if it can."""
         return self._why_not_found(row) or ("passed_end" if self._kinds.kind(row) in self.config.ends else "")
 
-    # Counting
-
     def _proved(self, root: PathNode, described: frozenset[int]) -> FactChain | None:
-        """As `_counted`; None where the graph does not bear the tree out."""
+        """As `_counted`; None where that raises, or earlier paths have two of the relations together too often."""
+        pairs = pairs_in([link.relation for _, link in links_of(root)])
+        if any(self._pairs[pair] >= self._most_of_pair for pair in pairs):
+            return None
         try:
             return self._counted(root, described)
         except _Unfit:

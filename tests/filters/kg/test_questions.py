@@ -166,8 +166,8 @@ async def test_a_question_that_fell_is_not_checked(knows: int) -> None:
     reader = FakeReader(*[0] * knows, others=("Firton", "Firton"))
     verdicts = await judge_question(question(), reader, KgQuestionFilterConfig(check=True))
     assert not verdicts[-1].keep and reader.checked == 0 and reader.asked == 2 - knows
-    names = names_of([FilterScore(name=v.reason, score=0, passed=v.keep) for v in verdicts],
-                     KgQuestionFilterConfig(check=True))  # fmt: skip
+    scores = tuple(FilterScore(name=v.reason, score=0, passed=v.keep) for v in verdicts)
+    names = names_of(question(filters=scores), KgQuestionFilterConfig(check=True))
     assert names == [v.reason for v in verdicts[7:]]
 
 

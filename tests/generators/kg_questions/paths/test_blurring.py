@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -86,6 +87,17 @@ def test_as_many_paths_are_blurred_as_are_asked_for() -> None:
         KgPathConfig(blurred=2)
 
 
+def test_descriptions_keep_to_the_bound_on_pairs_of_relations() -> None:
+    config = replace(BLURRED, max_pair_share=0.05)
+    per_graph = [sampled(random_graph(seed), config, 20) for seed in range(6)]
+    assert any(described_in(each) for chains in per_graph for each in chains)
+    for chains in per_graph:
+        pairs = Counter(
+            pair for each in chains for pair in {*combinations(sorted(fact.triple.relation for fact in each.facts), 2)}
+        )
+        assert max(pairs.values(), default=0) <= 3
+
+
 FILMS: list[Ids] = [
     ("alien", "director", "scott"), ("blade", "director", "scott"), ("alien", "genre", "horror"),
     ("jaws", "genre", "horror"), ("jaws", "director", "spiel"), ("alien", "composer", "gold"),
@@ -145,7 +157,7 @@ def test_descriptions_of_codex_are_true_of_one_entity_of_its_triples(data_dir: P
     source = data_dir / "kg" / "codex_labelled_triples.parquet"
     files: dict[str, Any] = {name: [data_dir / "kg" / f"codex_{name}.jsonl.gz"] for name in ("entities", "relations")}
     build_kg(open_source(source, **files), tmp_path / "kg")
-    config = KgPathConfig(hops=(1, 2), intersections=0.0, blurred=1.0)
+    config = KgPathConfig(hops=(1, 2), intersections=0.0, blurred=1.0, max_pair_share=1.0)
     chains = list(PathSampler(KgStore.open(tmp_path / "kg"), config, 1).sample(60))
     rows = pq.read_table(source).to_pylist()
     heads, tails = defaultdict[tuple[str, str], set[str]](set), defaultdict[tuple[str, str], set[str]](set)
