@@ -109,6 +109,8 @@ def _describe_early(found: tuple[AskedSearch, str]) -> str:
 
 def _is_early(phrase: str, entities: Sequence[str], facts: Sequence[SoughtFact]) -> bool:
     asking = [fact for fact in facts if names_relation(_without_subjects(fact), phrase)]
+    # Of "the father of the mother", the hop that says "father" asks for one, though a mother is kin, too.
+    asking = [fact for fact in asking if content_stems(phrase) <= content_stems(_without_subjects(fact))] or asking
     is_of_these = any(_name_one(entities, subjects_of(fact)) for fact in asking)
     return bool(asking) and not is_of_these and all(fact.given for fact in asking)
 

@@ -225,6 +225,17 @@ def asking_for(relation: str, of: str, *others: str) -> KgTrajectory:
     return episode(replace(FIRST, entities=links, relations=(*FIRST.relations, asked)), SECOND, plan=())
 
 
+def test_the_father_of_the_mother_is_not_asked_of_the_child() -> None:
+    hops = (
+        Hop(question="Who is the mother of Albert of Saxony?", answer="Elisabeth of Thurn"),
+        Hop(question="Who is the father of #1?", answer="Maximilian"),
+    )
+    question = "Who is the maternal grandfather of Albert of Saxony?"
+    told = {"question": question, "answer": "Maximilian", "final_answer": "Maximilian", "gold_hops": hops}
+    assert not early_relation(replace(asking_for("father", "Albert of Saxony"), **told)).keep
+    assert early_relation(replace(asking_for("mother", "Albert of Saxony"), **told)).keep
+
+
 def test_a_film_is_not_asked_where_it_was_born() -> None:
     verdict = early_relation(asking_for("place of birth", "Metropolis"))
     assert (verdict.keep, verdict.score) == (False, 1.0)
