@@ -33,6 +33,7 @@ for _module in walk_packages(trailforge.__path__, "trailforge."):
             import_module(_module.name)
 del sys.modules["prefect"]
 logging.disable(logging.NOTSET)
+logging.getLogger().handlers.clear()  # which a library's first message set up: a command does it before it imports any
 gc.freeze()
 gc.set_threshold(20_000)  # what is frozen counts no more, so that the rest would be looked through more often
 gc.enable()
