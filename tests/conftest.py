@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import logging
 import os
 import signal
 import sys
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +79,17 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The processes of pytest-xdist have one server of warm commands: to load its libraries takes ten seconds."""
+    """The processes of pytest-xdist have one server of warm commands: to load its libraries takes ten seconds. Where
+    they run all the tests, they are forks of it, too, and it has imported these.
+    """
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
-        from tests.support import warm
+        from tests.support import forked_workers, warm
 
-        warm.share(Path(_prefect_home.name))
+        first = ""
+        if config.args_source is config.ArgsSource.TESTPATHS:
+            config.option.tx = [forked_workers.spec()] * len(config.option.tx)
+            first = f"from tests.support import forked_workers; forked_workers.load({config.invocation_params.args!r})"
+        warm.share(Path(_prefect_home.name), first)
 
 
 # What is imported and collected stays to the end: looking for garbage in it takes a third of the time of collecting.
@@ -108,19 +112,6 @@ def pytest_unconfigure() -> None:
         sys.modules["trailforge.flows"].stop_server()
     logging.raiseExceptions = False  # its server says goodbye at exit, to a stream that pytest has closed
     _prefect_home.cleanup()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> None:
-    """The processes of pytest-xdist begin with different files: what one compiles, the others find compiled."""
-    sent = getattr(session.config, "workerinput", None)
-    if sent is None or sys.dont_write_bytecode:
-        return
-    root = session.config.rootpath
-    files = sorted(file for folder in session.config.args for file in (root / folder).rglob("test_*.py"))
-    for file in files[int(sent["workerid"].removeprefix("gw")) :: sent["workercount"]]:
-        with suppress(Exception, pytest.skip.Exception):  # collecting meets it again, and tells
-            importlib.import_module(".".join(file.relative_to(root).with_suffix("").parts))
 
 
 class _ByFile(LoadScopeScheduling):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import typer
 import yaml
 
 from trailforge import cli
@@ -53,7 +52,7 @@ def commands_of(guide: str) -> list[list[str]]:
 
 def taken(words: list[str]) -> Any:
     """What click makes of the words; it raises for what it does not take. Nothing is run."""
-    command: Any = typer.main.get_command(cli.app)
+    command: Any = cli.build_command()
     while hasattr(command, "commands"):
         name, *words = words
         command = command.commands[name]

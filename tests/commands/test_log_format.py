@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from datetime import datetime
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.end_to_end.support import trailforge
 from tests.support.model_server import running
 from tests.support.world import write_questions
 
@@ -29,21 +29,27 @@ def command(tmp_path: Path) -> list[str]:
     return ["mcts-trajectories", *(word for name, file in named.items() for word in (name, str(tmp_path / file)))]
 
 
-def told(*words: str, code: int, **environment: str) -> list[dict[str, Any]]:
-    """The objects on stderr of a command that ends with this code."""
-    done = subprocess.run(
-        [sys.executable, "-m", "trailforge", *words], env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=400, check=False,
-    )  # fmt: skip
-    assert done.returncode == code, done.stderr
-    lines = [json.loads(line) for line in done.stderr.splitlines()]
+def objects(stderr: str) -> list[dict[str, Any]]:
+    """Of which each line is one."""
+    lines = [json.loads(line) for line in stderr.splitlines()]
     assert all(datetime.fromisoformat(line["time"]).tzinfo and line["level"] and line["message"] for line in lines)
     return lines
 
 
+def told(*words: str, code: int, **environment: str) -> list[dict[str, Any]]:
+    """The objects on stderr of a command that ends with this code."""
+    done = trailforge(*words, timeout_s=400, environment=environment)
+    assert done.code == code, done.err
+    return objects(done.err)
+
+
 def test_what_happens_in_a_run_is_told_in_objects(command: list[str], tmp_path: Path) -> None:
+    """From a cold start: what libraries say while they are imported is told in objects, too."""
     with running() as url:
-        lines = told(*command, "--model", url, "--log-format", "json", code=0)
+        words = [sys.executable, "-m", "trailforge", *command, "--model", url, "--log-format", "json"]
+        done = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=400, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = objects(done.stderr)
     events = [line["event"] for line in lines]
     assert [each for each in events if each not in ("note", "progress")] == ["run_began", "stage_ended", "run_ended"]
     assert {(line["done"], line["total"]) for line in lines if line["event"] == "progress"} >= {(2, 2)}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from tests.end_to_end.support import trailforge as process
 from tests.support import finished_runs as made
 from tests.support.files import restate
 from tests.training.tiny import SAMPLE, rl_rows, save_tiny_model, sft_rows, training_set
@@ -243,12 +242,6 @@ def test_the_command_itself(tmp_path: Path) -> None:
     manifest = json.loads((run / "manifest.json").read_text())
     (run / "manifest.json").write_text(json.dumps(manifest | {"schema_version": "9.0"}))
     words = ["training-set", str(run), "--out", str(tmp_path / "out")]
-    done = subprocess.run(
-        [sys.executable, "-m", "trailforge", *words],
-        cwd=Path(__file__).parents[2],
-        env=os.environ,
-        capture_output=True,
-        text=True,
-    )
-    refused((done.returncode, done.stderr), str(run / "manifest.json"), "Manifest of schema version 9.0")
-    assert done.stderr.count("\n") == 1 and names(tmp_path) == {"run"}
+    done = process(*words)
+    refused((done.code, done.err), str(run / "manifest.json"), "Manifest of schema version 9.0")
+    assert done.err.count("\n") == 1 and names(tmp_path) == {"run"}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -13,19 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.kills import CASES, Site, calls_kept, receipts_of, site_of
+from tests.end_to_end.support import trailforge
 from tests.support.files import digests
 from trailforge.flows.backup import back_up
 from trailforge.pipelines.runs.verify import verify_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-
-def trailforge(*arguments: object) -> str:
-    """A command, which has to end well."""
-    words = [sys.executable, "-m", "trailforge", *map(str, arguments)]
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout
-    return done.stdout
 
 
 def test_a_run_goes_on_elsewhere_from_its_backup(tmp_path: Path) -> None:
@@ -39,7 +30,7 @@ def test_a_run_goes_on_elsewhere_from_its_backup(tmp_path: Path) -> None:
         site.forget()
         out = site.folder / "elsewhere"
         told = trailforge("restore", tmp_path / "kept", "--out", out, "--prefect", tmp_path / "p.db")
-        assert "the same commands go on" in told and receipts_of(out)
+        assert told.code == 0 and "the same commands go on" in told.out and receipts_of(out), told.err
         site.finish(out)
         assert 0 < kept < calls and len(site.asked()) == len(set(site.asked())) == calls - kept
     assert verify_run(out).problems == []
@@ -64,6 +55,7 @@ def back_up_and_kill(site: Site, calls: int, folder: Path) -> int:
         process.end_group()
     site.settle()
     told = trailforge("backup", out, "--out", folder / "killed")
-    assert "trailforge restore" in told and calls_kept(folder / "killed") >= calls_kept(folder / "kept")
+    assert told.code == 0 and "trailforge restore" in told.out, told.err
+    assert calls_kept(folder / "killed") >= calls_kept(folder / "kept")
     out.rename(folder / "lost")
     return calls_kept(folder / "kept")

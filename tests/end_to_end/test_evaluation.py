@@ -29,7 +29,7 @@ from trailforge.schemas.agent_episode import AgentEpisode
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-QUESTIONS, SHARD = 4, 2
+QUESTIONS, SHARD = 2, 1
 ALL_AGENTS = (*(name for name in AGENTS if name != BROWSE), *PROTOCOLS)
 """All but the research agent, which `tests/commands/test_browse.py` lets go over pages."""
 KILLED_AT = 3 * len(ALL_AGENTS) * QUESTIONS // SHARD // 2
@@ -154,4 +154,4 @@ def test_agents_that_search_on_are_better_than_one_shot(killed: Killed) -> None:
     recall = {agent: summary.measures["supporting_recall"] for agent, summary in means.items()}
     assert recall["react"] and recall["single_shot"]
     assert recall["react"].mean > recall["single_shot"].mean
-    assert 0 < means["react"].pass_at[1] < 1
+    assert 0 < means["single_shot"].pass_at[1] < means["react"].pass_at[1]

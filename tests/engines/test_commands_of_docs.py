@@ -50,10 +50,10 @@ def test_no_program_is_named_that_nobody_reads_for() -> None:
 @pytest.mark.parametrize("words", commands("trailforge"), ids=" ".join)
 def test_ours(words: list[str]) -> None:
     """By the command line's own parser, down to the options of the command."""
-    typer = pytest.importorskip("typer")
+    pytest.importorskip("typer")
     from trailforge import cli
 
-    command: Any = typer.main.get_command(cli.app)
+    command: Any = cli.build_command()
     context, rest = None, words
     while hasattr(command, "commands"):
         command, rest = command.commands[rest[0]], rest[1:]

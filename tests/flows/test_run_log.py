@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.model_server import fail_next, running
+from tests.support.warm import Running
 from tests.support.world import write_questions
 from trailforge.flows import execute as module
 from trailforge.flows.execute import RETRIES, RunRequest, execute
@@ -149,13 +149,14 @@ def test_a_run_that_is_stopped_says_so(request_: RunRequest, tmp_path: Path) -> 
     """By SIGTERM, as machines do that go down; after a kill -9 the next start is what is told."""
     words = ["mcts-trajectories", "--questions", request_.files[0], "--preset", request_.preset, "--out", request_.out]
     with running(latency=0.5) as slow:
-        command = [sys.executable, "-m", "trailforge", *map(str, words), "--model", slow]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        told_to = tmp_path / "told"
+        process = Running([*map(str, words), "--model", slow], os.environ, tmp_path / "said", told_to)
         until = time.monotonic() + 200
         while not (request_.out / LOG).exists() and time.monotonic() < until:
             time.sleep(0.1)
         process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=100)
+        process.wait(100)
+    told = told_to.read_text()
     assert process.returncode == 128 + signal.SIGTERM
     assert "trailforge.run" not in told and told.count("stopped; the same command") == 1, (
         "what a person reads is told once"

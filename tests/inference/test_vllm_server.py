@@ -20,6 +20,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.end_to_end.support import trailforge
 from tests.inference.test_servers import happens, is_running
 from trailforge.inference.server import LocalServer
 from trailforge.inference.vllm.server import VllmConfig, VllmServer, serve, server_environment, vllm_arguments
@@ -422,9 +423,9 @@ def test_the_command_serves_until_ctrl_c(fake: Fake, tmp_path: Path) -> None:
 
 def test_the_command_may_be_printed_alone() -> None:
     words = ["serve-model", "--preset", "msearcher", "--port", "8001", "--print-command"]
-    done = subprocess.run([sys.executable, "-m", "trailforge", *words], capture_output=True, text=True)
-    assert done.returncode == 0 and done.stderr == ""
-    assert done.stdout == (
+    done = trailforge(*words)
+    assert done.code == 0 and done.err == ""
+    assert done.out == (
         "vllm serve Qwen/QwQ-32B --served-model-name Qwen/QwQ-32B --host 127.0.0.1 --port 8001 "
         "--tensor-parallel-size 2 --dtype bfloat16 --max-model-len 32768 --max-num-seqs 256 "
         "--gpu-memory-utilization 0.92 --reasoning-parser deepseek_r1 --structured-outputs-config.backend xgrammar "
@@ -434,6 +435,6 @@ def test_the_command_may_be_printed_alone() -> None:
 
 def test_a_preset_without_a_server_serves_nothing() -> None:
     words = ["serve-model", "--preset", "demo"]
-    done = subprocess.run([sys.executable, "-m", "trailforge", *words], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr == "error: preset demo: the preset has no section 'server', so there is nothing to serve\n"
+    done = trailforge(*words)
+    assert done.code == 2
+    assert done.err == "error: preset demo: the preset has no section 'server', so there is nothing to serve\n"

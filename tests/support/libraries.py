@@ -23,6 +23,10 @@ for _name in (
     *("distributed.cli.dask_scheduler", "distributed.cli.dask_worker", "dask.delayed"),
     *("plotly.graph_objects", "pyarrow.dataset", "sentence_transformers", "sklearn.cluster", "streamlit", "typer"),
     *("apache_beam.runners.worker.worker_pool_main", "apache_beam.runners.portability.local_job_service", "uvicorn"),
+    *("http.server", "prometheus_client", "rapidfuzz.distance", "rapidfuzz.fuzz", "rapidfuzz.process"),
+    *("sentence_transformers.models", "transformers.models.bert.modeling_bert"),
+    *("transformers.models.bert.tokenization_bert", "rich.markdown", "rich._emoji_codes", "typer._click.decorators"),
+    *("PIL.BmpImagePlugin", "PIL.GifImagePlugin", "PIL.JpegImagePlugin", "PIL.PngImagePlugin", "PIL.PpmImagePlugin"),
 ):
     with suppress(ImportError):  # of an environment that has less
         import_module(_name)
@@ -31,8 +35,10 @@ for _module in walk_packages(trailforge.__path__, "trailforge."):
     if not _module.name.endswith("__main__"):
         with suppress(ImportError):
             import_module(_module.name)
+import_module("trailforge.cli").build_command()
 del sys.modules["prefect"]
 logging.disable(logging.NOTSET)
+logging.getLogger().handlers.clear()  # which a library's first message set up: a command does it before it imports any
 gc.freeze()
 gc.set_threshold(20_000)  # what is frozen counts no more, so that the rest would be looked through more often
 gc.enable()

@@ -43,25 +43,27 @@ if _known._forkserver_address is not None:  # shared, or this is a fork of it
     _known.ensure_running = lambda: None  # by who has begun it
 
 
-def share(folder: Path) -> None:
+def share(folder: Path, first: str = "") -> None:
     """One server for all processes that this one starts from now on: once one of them asks, and until this one ends.
 
-    `folder`: of its socket.
+    `folder`: of its socket. `first`: what it executes before it serves.
     """
     address = str(folder / "warm")
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen()
     os.environ[_SHARED] = address
-    threading.Thread(target=_serve_when_asked, args=(listener,), daemon=True).start()
+    threading.Thread(target=_serve_when_asked, args=(listener, first), daemon=True).start()
 
 
-def _serve_when_asked(listener: socket.socket) -> None:
+def _serve_when_asked(listener: socket.socket, first: str) -> None:
     """Those who ask wait while it loads. It ends with the last writer to a pipe: with this process."""
     select.select([listener], [], [])
     ends_with, _alive = os.pipe()
-    code = f"from multiprocessing.forkserver import main; main({listener.fileno()}, {ends_with}, {_LOADED})"
+    code = f"{first}\nimport {', '.join(_LOADED)}\n"
+    code += f"from multiprocessing.forkserver import main; main({listener.fileno()}, {ends_with}, [])"
     subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, pass_fds=(listener.fileno(), ends_with))
+    listener.close()  # should the server fail, nobody waits for it
 
 
 class Running:
