@@ -186,9 +186,10 @@ $(DOCS_VENV)/.installed: locks/docs.lock | $(STAMP)
 	@$(BIN)/uv pip install --quiet --python $(DOCS_VENV)/bin/python --no-deps -r locks/docs.lock
 	@touch $@
 
-# The tutorials' tests with nothing recorded and no tiny model.
-docs-run: install  ## the training tutorial whole, with the packaged model: about half an hour; CI runs it with recorded replies
-	@TRAILFORGE_DOCS_RUN=1 $(BIN)/python -m pytest -n0 -s -o timeout=7200 tests/end_to_end/test_tutorials.py -k training $(ARGS)
+# The tutorials' tests with nothing recorded and no tiny model, and the benchmarks that are long at their smallest size.
+docs-run: install  ## the training tutorial whole, with the packaged model, and long benchmarks in small: about half an hour
+	@TRAILFORGE_DOCS_RUN=1 $(BIN)/python -m pytest -n0 -s -o timeout=7200 tests/end_to_end/test_tutorials.py \
+	  tests/end_to_end/test_measurements.py -k 'training or measured' $(ARGS)
 
 release: install  ## sdist, wheel and notes of what is committed into dist/, checked, and a tag; DRY=1 sets none
 	@DRY="$(DRY)" .ci/release

@@ -83,7 +83,7 @@ def main() -> None:
         elif options.data:
             _sets(Path(temporary), options.data, options.only, options.lots, options.seed)
         else:
-            _world(Path(temporary), options.seed)
+            _world(Path(temporary), options.questions or 600, options.seed)
 
 
 def audit(questions: Path, searched: Path | None, out: Path) -> tuple[AuditManifest, list[AuditedQuestion], float]:
@@ -152,9 +152,9 @@ def _lot(reason: str, rows: list[tuple[str, AuditedQuestion]], dice: random.Rand
     return "\n".join(lines) + "\n"
 
 
-def _world(place: Path, seed: int) -> None:
+def _world(place: Path, size: int, seed: int) -> None:
     build_kg(open_source(SAMPLE), place / "kg")
-    config = WorldConfig(questions=600, hops=(1, 2, 3), comparisons=0.2, seed=seed)
+    config = WorldConfig(questions=size, hops=(1, 2, 3), comparisons=0.2, seed=seed)
     make_world(place / "kg", place / "world", config)
     questions, corpus = place / "world" / "questions.jsonl", place / "world" / "corpus.jsonl"
     manifest, _, seconds = audit(questions, corpus, place / "whole")

@@ -8,6 +8,7 @@ queries are the tests' (20 of each list); times are of CPU for 600 characters, t
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import re
 import time
@@ -23,7 +24,7 @@ from trailforge.schemas import Document
 
 _LISTS = Path(trailforge.__file__).parent.parent / "tests" / "retrieval" / "scripts"
 _FORMS: tuple[Literal["NFC"], Literal["NFD"]] = ("NFC", "NFD")
-_LENGTH, _TIMES, _ROUNDS = 600, 400, 5
+_LENGTH, _ROUNDS = 600, 5
 _ENGLISH = "The quick brown fox jumps over the lazy dog near the river, and nobody knows why. "
 
 
@@ -31,15 +32,15 @@ def _plain_words(text: str) -> list[str]:
     return re.findall(r"\w+", text.casefold())
 
 
-def _microseconds(split: Callable[[str], list[str]], text: str) -> float:
+def _microseconds(split: Callable[[str], list[str]], text: str, times: int) -> float:
     """A text's, the best of some rounds."""
     rounds: list[float] = []
     for _ in range(_ROUNDS):
         begun = time.process_time()
-        for _ in range(_TIMES):
+        for _ in range(times):
             split(text)
         rounds.append(time.process_time() - begun)
-    return min(rounds) / _TIMES * 1e6
+    return min(rounds) / times * 1e6
 
 
 def _right_first(split: Callable[[str], list[str]], rows: list[list[str]], form: Literal["NFC", "NFD"]) -> int:
@@ -53,6 +54,9 @@ def _right_first(split: Callable[[str], list[str]], rows: list[list[str]], form:
 
 def main() -> None:
     """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--times", type=int, default=400, help="that a text is split in each round")
+    options = parser.parse_args()
     print("| | right first, NFC / NFD | by `\\w+` | µs | by `\\w+` |\n|---|---:|---:|---:|---:|")
     texts = {"English": _ENGLISH, "English with – and é": f"{_ENGLISH[:60]} – café"}
     lists = {
@@ -65,7 +69,7 @@ def main() -> None:
             " / ".join(str(_right_first(split, lists[name], form)) for form in _FORMS) if name in lists else ""
             for split in (words_of, _plain_words)
         ]
-        cells += [f"{_microseconds(split, long):.0f}" for split in (words_of, _plain_words)]
+        cells += [f"{_microseconds(split, long, options.times):.0f}" for split in (words_of, _plain_words)]
         print(f"| {name} | {' | '.join(cells)} |")
 
 

@@ -149,7 +149,7 @@ def inspect(
     """Open a run in the browser, finished or not, and decide on its rows; or a folder of runs, an evaluation or an RL
     training."""
     from trailforge.evaluation import is_evaluation
-    from trailforge.inspector import check_port, check_reach, is_root, is_shared, is_training, serve
+    from trailforge.inspector import check_port, check_reach, is_root, is_shared, is_training, serve, wanted_by
     from trailforge.pipelines.runs import no_run, read_settings
 
     for given in (folder, *([beside] if beside else [])):
@@ -177,8 +177,8 @@ def inspect(
         script, arguments = "page.py", [str(folder.resolve()), who, *([str(guide.resolve())] if guide else [])]
     else:
         script, arguments = "evaluation_page.py", [str(each.resolve()) for each in (folder, beside) if each]
-    module = f"trailforge.inspector.{script.removesuffix('.py')}"
-    serve(_PAGES / script, arguments, host=host, port=port, is_behind_proxy=behind_proxy, module=module)
+    modules = [f"trailforge.inspector.{script.removesuffix('.py')}", *wanted_by(folder)]
+    serve(_PAGES / script, arguments, host=host, port=port, is_behind_proxy=behind_proxy, modules=modules)
 
 
 def _open_soon(host: str, port: int) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from trailforge.inspector.server import check_reach as check_reach
     from trailforge.inspector.server import is_shared as is_shared
     from trailforge.inspector.server import serve as serve
+    from trailforge.inspector.showing import wanted_by as wanted_by
     from trailforge.inspector.terminal import report_evaluation as report_evaluation
     from trailforge.inspector.terminal import show_end as show_end
     from trailforge.inspector.terminal import show_evaluation as show_evaluation

@@ -78,12 +78,18 @@ def check_port(host: str, port: int) -> None:
 
 
 def serve(
-    script: Path, arguments: Sequence[str], *, host: str, port: int, is_behind_proxy: bool = False, module: str = ""
+    script: Path,
+    arguments: Sequence[str],
+    *,
+    host: str,
+    port: int,
+    is_behind_proxy: bool = False,
+    modules: Sequence[str] = (),
 ) -> None:
     """Serve a script of Streamlit until the process is stopped. Raises `InvalidInput` where Streamlit is missing.
 
-    `module`: name of the script as a module. It is imported while the browser loads Streamlit's own files, so that the
-    first view does not wait for it.
+    `modules`: names of those that the script's views want. They are imported while the server starts and the browser
+    loads Streamlit's own files, so that the first view does not wait for them.
     """
     try:
         from streamlit import App, net_util
@@ -96,8 +102,7 @@ def serve(
     if not is_shared(host, is_behind_proxy=is_behind_proxy):
         config["server.allowedHosts"] = [*_LOOPBACK, host]
     sys.argv = [str(script), *arguments]  # what the script finds there
-    if module:
-        threading.Thread(target=import_module, args=(module,), daemon=True).start()
+    threading.Thread(target=lambda: [*map(import_module, modules)], daemon=True).start()
 
     class Unframed(App):
         async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from trailforge.pipelines import INPUTS, DataSet, load_dataset, resolve
-from trailforge.pipelines.runs import OpenRun
+from trailforge.pipelines.runs import OpenRun, read_settings
 from trailforge.pipelines.search import all_rows
 from trailforge.pipelines.show import Note, Parts, Show, ShownTable, StyledText
 from trailforge.pipelines.show.common import values
@@ -32,6 +33,14 @@ def show_of(dataset: str) -> Show:
     """
     declared = load_dataset(dataset)
     return resolve(declared.show) if declared.show else _plain_show(declared)
+
+
+def wanted_by(folder: Path) -> tuple[str, ...]:
+    """Name the modules that the views of a folder's run import when they are first shown, the slowest first: what reads
+    its tables and what its data set shows. Those of a folder without a run are few."""
+    settings = read_settings(folder)
+    declared = load_dataset(settings.dataset).show if settings else ""
+    return ("pandas", *([declared.partition(":")[0]] if declared else []))
 
 
 def _plain_show(declared: DataSet) -> Show:

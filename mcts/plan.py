@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Sequence
-from typing import Literal
-
-import networkx as nx
+from typing import TYPE_CHECKING, Literal
 
 from trailforge.schemas import Hop, Plan, Split, Step
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 ENTITY = "[E]"
 """Placeholder in the second half of a split for the answer of the first half."""
@@ -44,6 +45,8 @@ def references(sub_question: str) -> tuple[int, ...]:
 def dependency_graph(plan: Plan) -> nx.DiGraph:
     """Return the graph with an edge (k, i) where sub-question i needs the answer of k. Nodes are 1-based positions,
     also those out of range."""
+    import networkx as nx  # a fifth of a second, which who shows rows does not wait for
+
     graph = nx.DiGraph()
     graph.add_nodes_from(range(1, len(plan) + 1))
     for position, sub_question in enumerate(plan.sub_questions, start=1):
@@ -68,6 +71,8 @@ def plan_problem(plan: Plan) -> str | None:
 
 def execution_levels(plan: Plan) -> list[list[int]]:
     """Return 0-based positions by topological generation: a level needs only the answers of the levels before it."""
+    import networkx as nx
+
     generations = nx.topological_generations(dependency_graph(plan))
     return [sorted(position - 1 for position in level) for level in generations]
 
@@ -177,7 +182,7 @@ def same_meaning(left: Plan | Sequence[str], right: Plan | Sequence[str]) -> boo
         asked == also_asked
         and last == also_last
         and all(needed[words] <= also_needed[words] or also_needed[words] <= needed[words] for words in needed)
-        and nx.ancestors(_asked_before(needed), last) == nx.ancestors(_asked_before(also_needed), last)
+        and _asked_before(needed, last) == _asked_before(also_needed, last)
     )
 
 
@@ -202,11 +207,15 @@ def _structure(plan: Plan | Sequence[str]) -> tuple[list[_Asked], dict[_Asked, f
     return sorted(asked, key=sorted), needed, asked[sink(Plan(sub_questions=sub_questions))]
 
 
-def _asked_before(needed: dict[_Asked, frozenset[_Asked]]) -> nx.DiGraph:
-    graph = nx.DiGraph()
-    graph.add_nodes_from(needed)
-    graph.add_edges_from((earlier, words) for words, all_earlier in needed.items() for earlier in all_earlier)
-    return graph
+def _asked_before(needed: dict[_Asked, frozenset[_Asked]], last: _Asked) -> set[_Asked]:
+    """All that a step needs, and what that needs in turn."""
+    found: set[_Asked] = set()
+    left = [last]
+    while left:
+        new = needed.get(left.pop(), frozenset()) - found
+        found |= new
+        left += new
+    return found - {last}
 
 
 def _sub_questions(plan: Plan | Sequence[str]) -> tuple[str, ...]:

@@ -22,7 +22,16 @@ from trailforge.pipelines.show import (
     Title,
     tab,
 )
-from trailforge.pipelines.show.common import QUESTIONS, SFT, contrast, find_side, head, provenance, with_earlier
+from trailforge.pipelines.show.common import (
+    QUESTIONS,
+    SFT,
+    contrast,
+    count_searches,
+    find_side,
+    head,
+    provenance,
+    with_earlier,
+)
 from trailforge.schemas import AgentTrajectory, BrowseRecord, ContrastivePair
 
 _MEANINGS = with_earlier(
@@ -87,7 +96,7 @@ def _head(row: AgentTrajectory) -> Parts:
     chips = [
         StyledText(row.agent),
         StyledText(f"over {row.provenance.retriever}"),
-        StyledText(f"{len(episode.searches)} searches for {row.num_hops or 'unknown'} hops"),
+        count_searches(len(episode.searches), row.num_hops),
         *([] if episode.browse is None else [StyledText(f"{episode.browse.figures.calls} calls")]),
         StyledText(f"{row.right_draws} of {row.draws} draws right"),
         StyledText(f"~{row.token_estimate:,} tokens", "", "by the rule of this project; a trainer counts otherwise"),

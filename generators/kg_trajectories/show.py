@@ -34,7 +34,7 @@ from trailforge.pipelines.show import (
     Title,
     tab,
 )
-from trailforge.pipelines.show.common import QUESTIONS, SFT, contrast, find_side, provenance
+from trailforge.pipelines.show.common import QUESTIONS, SFT, contrast, count_searches, find_side, provenance
 from trailforge.pipelines.show.marks import find_quote
 from trailforge.rewards import normalize_answer
 from trailforge.schemas import ContrastivePair, EntityLink, KgStep, KgTrajectory, KgTriple, Origin
@@ -96,7 +96,7 @@ def _head(row: KgTrajectory) -> Parts:
     chips = [
         StyledText(row.kind, kind),
         StyledText(_LED.get(row.origin, row.origin)),
-        StyledText(f"{row.num_tool_calls} searches for {row.num_hops or 'unknown'} hops"),
+        count_searches(row.num_tool_calls, row.num_hops),
         StyledText(f"~{row.token_estimate:,} tokens", "", "by the rule of this project; a trainer counts otherwise"),
         *(StyledText(flag.replace("_", " "), "wrong") for flag in row.flags),
     ]

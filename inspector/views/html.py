@@ -72,7 +72,7 @@ mark.hop2 {{ background: rgba(214,158,0,.42); }} mark.hop3 {{ background: rgba(1
 .turn > summary {{ cursor: pointer; }} .turn > summary::before {{ content: "▸"; }}
 .turn[open] > summary::before {{ content: "▾"; }} .turn[open] > summary .begin {{ display: none; }}
 .turn .begin {{ flex: 1; min-width: 0; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }}
-.papers {{ display: grid; grid-auto-flow: column; grid-auto-columns: minmax(0, 1fr); gap: .7rem; }}
+.papers {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(11rem, 100%), 1fr)); gap: .7rem; }}
 .paper {{ border: 1px solid rgba({_GREY},.3); border-radius: 6px; padding: .5rem .7rem; min-width: 0; }}
 .paper .title {{ font-weight: 600; line-height: 1.25; overflow-wrap: anywhere; max-height: 3.9em; overflow-y: auto; }}
 .paper .origin {{ font-size: .76rem; opacity: .7; overflow-wrap: anywhere; margin-bottom: .35rem; }}

@@ -219,7 +219,8 @@ def _pick_difference(pair: RunPair) -> RowDifference | None:
     if not pair.table:
         st.info("The runs make different things: their rows do not compare.")
         return None
-    st.caption(f"{pair.same:,} rows of {pair.table} stand in both.")
+    same = "1 row of {} stands" if pair.same == 1 else f"{pair.same:,} rows of {{}} stand"
+    st.caption(f"{same.format(pair.table)} in both.")
     if not pair.differing:
         st.info("No row stands in one of them alone.")
         return None
@@ -244,6 +245,7 @@ def _show_difference(runs: Sequence[OpenRun], table: str, difference: RowDiffere
     for place, side, run, numbers in sides:
         with place:
             first = "; the first of them" if len(numbers) > 1 else ""
-            st.caption(f"{side}: {len(numbers):,} rows of this source that the other lacks{first}")
+            rows = "1 row" if len(numbers) == 1 else f"{len(numbers):,} rows"
+            st.caption(f"{side}: {rows} of this source that the other lacks{first}")
             if numbers:
                 draw(describe(run, table, numbers[0]), Canvas(run, table, f"root.{side}.{difference.source}"))

@@ -60,6 +60,13 @@ _LONGEST = 4_000
 """Characters of a passage that are shown."""
 
 
+def count_searches(searches: int, hops: int) -> StyledText:
+    """Say how many searches an episode made, and for how many hops; 0 hops are unknown."""
+    made = "1 search" if searches == 1 else f"{searches} searches"
+    wanted = "1 hop" if hops == 1 else f"{hops or 'unknown'} hops"
+    return StyledText(f"{made} for {wanted}")
+
+
 def head(
     question: str, gold: str, aliases: Sequence[str], final: str | None, is_right: bool, chips: Iterable[StyledText]
 ) -> Parts:

@@ -13,11 +13,13 @@ import sys
 import sysconfig
 import tarfile
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.guides import Guide
+from tests.end_to_end.kills import CASES
 from tests.end_to_end.support import (
     POOL,
     Made,
@@ -30,10 +32,13 @@ from tests.end_to_end.support import (
     trailforge,
     unpythonic,
 )
+from tests.launching.slurm import write_program
 from tests.support.bundle_rows import sample_documents
 from tests.support.bundle_world import write_documents
+from tests.support.world import write_questions
 from tests.test_architecture import ROOT, packages
 
+PACKED = ("train.jsonl.gz", "musique_train.jsonl.gz", "hotpotqa.jsonl.gz")
 BESIDE = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "cli.py")
 
 
@@ -140,3 +145,22 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     # A line in a .pth file puts a folder on the path, and does not read the .pth files in it: ours names the checkout.
     (Path(site) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return folder
+
+
+@pytest.fixture
+def guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guide]:
+    """An empty folder with the sample data, files of questions, presets for small runs, and what clusters are asked
+    through."""
+    (tmp_path / "bin").mkdir()
+    for name in ("sbatch", "kubectl"):
+        write_program(tmp_path / "bin" / name, f'echo "{name} $*" >> {tmp_path}/cluster.log')
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sample_data").symlink_to(ROOT / "sample_data")
+    for command, case in CASES.items():
+        Path(f"{command}.yaml").write_text(case.preset.replace("{size}", "4"))
+    for name in ("train.jsonl", "test.jsonl", "musique_dev.jsonl", "nq.jsonl", "hotpot_dev.jsonl", *PACKED):
+        write_questions(tmp_path / name, 4)  # what is packed is told by its content
+    with ExitStack() as stack:
+        yield Guide(tmp_path, stack)

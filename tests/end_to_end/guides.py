@@ -44,6 +44,16 @@ NOT_RUN = {
     "python3.11 -m venv": "gigabytes of an engine",
     ".venv-verl/bin/pip": "gigabytes of an engine; `test_commands_of_docs` looks for its lock",
     "python -c import datasets": "asks the Hub",
+    "make bench B=teaching ARGS=sft": "hours of training; `test_teaching` has its worlds, rows and sets in small",
+    "make bench B=teaching ARGS=grpo": "an hour of training from what these hours gave; `test_rl` trains a little",
+    "make kills-cluster": "an hour of kills on a cluster; `test_cluster` ends a worker",
+    "make test-vllm": "gigabytes of an engine; `test_commands_of_docs` has its options",
+    "make test-engine": "gigabytes of an engine; `test_commands_of_docs` looks for its lock",
+    "make rehearse": "minutes, and Kubernetes' schemas from an index; `test_slurm` has stand-ins",
+    "make properties": "a thousand examples for each property, where CI tries 30",
+    "make docs-run": "half an hour with the packaged model; `test_tutorials` has recorded replies",
+    "make demo-night": "minutes of the packaged model; `test_nightly` has nights",
+    "pip install pre-commit": "asks an index, and changes the clone's hooks",
 }
 """Commands of other programs that no test runs, and why."""
 RUN_ELSEWHERE = {
@@ -61,8 +71,18 @@ RUN_ELSEWHERE = {
     "sed s/BLOCK_ID": "test_nightly",
     "python -P -m apache_beam": "test_portable",
     "cp containers/example.env": "test_containers",
+    "make kills": "test_killed",
+    "make fuzz": "test_fuzz",
 }
 """Commands, ours and of other programs, by the test that runs them: servers, clusters, installations."""
+BY_CI = {
+    "make install": "make install",
+    "make check": "make lint test",
+    "make test-core": "make test-core",
+    "make docs": "make release DRY=1 docs",
+    "make release": "make release DRY=1",
+}
+"""Targets by the line of `.ci/run` that makes them."""
 IN_A_SHELL = ("export", "for", "done", "openssl")
 """Commands of a shell, which `test_on_clusters` runs together."""
 ELSEWHERE = re.compile(r"http://(127\.0\.0\.1:8990|10\.0\.0\.\d:\d+)")

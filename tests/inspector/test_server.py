@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import sys
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -13,7 +15,9 @@ import pytest
 
 from trailforge.inspector import server
 from trailforge.inspector.server import PASSWORD, check_port, check_reach, is_shared, serve
-from trailforge.schemas import InvalidInput, OutputError
+from trailforge.inspector.showing import show_of, wanted_by
+from trailforge.pipelines.runs.intake import Settings
+from trailforge.schemas import InvalidInput, OutputError, to_dict
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.3.2.1", "::1", "localhost"])
@@ -75,8 +79,8 @@ def test_the_page_is_imported_ahead_of_its_first_visit(
 ) -> None:
     imported: Queue[str] = Queue()
     monkeypatch.setattr(server, "import_module", imported.put)
-    serve(Path("page.py"), [], host="127.0.0.1", port=8501, module="trailforge.inspector.page")
-    assert imported.get(timeout=60) == "trailforge.inspector.page"
+    serve(Path("page.py"), [], host="127.0.0.1", port=8501, modules=["trailforge.inspector.page", "pandas"])
+    assert [imported.get(timeout=60) for _ in range(2)] == ["trailforge.inspector.page", "pandas"]
 
 
 def test_an_origin_elsewhere_makes_the_server_ask_nobody(
@@ -91,3 +95,15 @@ def test_an_origin_elsewhere_makes_the_server_ask_nobody(
     asked.clear()
     serve(Path("page.py"), [], host="127.0.0.1", port=8501)
     assert not server_util.is_url_from_allowed_origins("https://example.org") and not asked
+
+
+def test_what_a_runs_views_want_is_known_before_they_are_shown(tmp_path: Path) -> None:
+    """Of a run what reads and describes its rows; of another folder what reads tables alone."""
+    assert wanted_by(tmp_path) == ("pandas",)
+    settings = Settings(
+        dataset="mcts_trajectories", run_id="run", config_hash="", config="{}", sources=(), limit=None, shards=(),
+        files=(), books=(),
+    )  # fmt: skip
+    (tmp_path / "run.json").write_text(json.dumps(to_dict(settings)))
+    _, module = wanted_by(tmp_path)
+    assert vars(import_module(module))["SHOW"] is show_of("mcts_trajectories")

@@ -27,6 +27,7 @@ from trailforge.inspector.showing import count_kinds, find_rows, hints_of, show_
 from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs.finished import OpenRun, open_run
 from trailforge.pipelines.runs.intake import Settings
+from trailforge.pipelines.show.common import count_searches
 from trailforge.schemas import (
     Bundle,
     BundleHop,
@@ -208,6 +209,11 @@ def test_an_episode_is_shown_turn_by_turn_with_what_its_searches_matched() -> No
     assert text.count("╭─") == len(EPISODE.messages)
     lost = replace(FOUND, entities=(replace(FOUND.entities[0], entity_id=None, label=None),), answer=None)
     assert "step 1: N → nothing" in shown(view(replace(EPISODE, steps=(lost,))), width=200)
+
+
+def test_one_search_is_told_in_the_singular() -> None:
+    told = [count_searches(*each).text for each in ((1, 2), (2, 1), (0, 0))]
+    assert told == ["1 search for 2 hops", "2 searches for 1 hop", "0 searches for unknown hops"]
 
 
 def test_a_question_of_a_graph_is_shown_with_its_facts_hops_and_scores() -> None:

@@ -78,8 +78,8 @@ class Running:
         module: str = "trailforge",
         folder: Path = ROOT,
     ) -> None:
-        """Standard output and standard error are appended to `out` and `err`. `module`: what is run in its place.
-        `folder`: in which it runs.
+        """Standard output and standard error are appended to `out` and `err`. `module`: what is run in its place, by
+        its name or as a file. `folder`: in which it runs.
         """
         given = (module, list(arguments), dict(environment), str(out), str(err), str(folder))
         self._process = processes.Process(target=_run, args=given)
@@ -134,7 +134,11 @@ def _run(module: str, arguments: list[str], environment: dict[str, str], out: st
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = [module, *arguments]
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if module.endswith(".py"):
+            sys.path.insert(0, str(Path(module).parent))
+            runpy.run_path(module, run_name="__main__")
+        else:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
     finally:  # as at the end of any other process, which a fork leaves out
         threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
         atexit._run_exitfuncs()

@@ -196,6 +196,35 @@ def test_keys_leave_alone_what_is_not_shown_and_undo_works_after_a_reload(many_r
     assert visit.problems() == [] and len(said(many_rows)) == len(begun) + 4
 
 
+def test_a_key_that_comes_before_its_button_waits_for_it_and_says_so_where_none_comes(
+    visit: Visit, many_rows: Path
+) -> None:
+    """The row stands before its buttons do: here the one of the key is kept from being found for a while."""
+    hide = """ms => {
+        const name = [...document.querySelector("[class*='st-key-decide-accept-']").classList].find(
+            (each) => each.startsWith("st-key-decide-accept-"));
+        const place = document.querySelector(`.${name}`);
+        place.classList.remove(name);
+        window.found = new Promise((done) => setTimeout(() => { place.classList.add(name); done(true); }, ms));
+    }"""
+    for ms, is_taken in ((400, True), (1500, False)):
+        before, shown = said(many_rows), row_of(visit)
+        visit.page.evaluate(hide, ms)
+        visit.page.keyboard.press("a")
+        visit.page.evaluate("window.found")
+        if is_taken:
+            wait_for_the_next_row(visit, shown)
+        else:
+            visit.page.get_by_text("“a” was not taken: there is nothing for it to do").wait_for(timeout=100_000)
+        (press,) = pressed(visit)
+        assert press.taken is is_taken
+        assert said(many_rows) == before + lines_of([press]) and len(said(many_rows)) == len(before) + is_taken
+    shown = row_of(visit)
+    visit.page.keyboard.press("a")  # and the next one is heard
+    wait_for_the_next_row(visit, shown)
+    assert pressed(visit)[0].taken
+
+
 def test_the_row_fills_the_window_and_is_read_by_keys(visit: Visit) -> None:
     where = """() => {
         const row = document.querySelector(".st-key-decide_row");

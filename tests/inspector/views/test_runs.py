@@ -121,7 +121,7 @@ def test_the_start_page_leads_to_a_run_and_back(visit: Visit) -> None:
     assert visit.shows("3 runs") and "run=" not in visit.page.url
     visit.follow("Two runs side by side")
     visit.go("compare?a=first&b=2026-05-01/second")
-    assert visit.shows("1 rows of mcts_trajectories stand in both")
+    assert visit.shows("1 row of mcts_trajectories stands in both")
     visit.go("?run=../../etc")
     assert visit.shows("3 runs") and visit.problems() == []
 
