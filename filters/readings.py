@@ -1,4 +1,5 @@
-"""Verdicts from what a model that was asked once more read of the facts that an answer rests on."""
+"""Verdicts from what a model read in an episode that was selected: the facts that its answer rests on, and what else
+could be meant."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Callable, Sequence
 from trailforge.filters.base import count_faults
 from trailforge.filters.facts import SoughtFact
 from trailforge.rewards import is_never_quoted, mentions, same_answer
-from trailforge.schemas import FactReading, Verdict
+from trailforge.schemas import FactReading, OpenBranch, Verdict
 
 
 def count_unstated(readings: Sequence[FactReading], facts: Sequence[SoughtFact]) -> Verdict:
@@ -39,6 +40,16 @@ def count_rivals(
     rivals = ((each, _rivals(each.answer, names.get(each.question))) for each in readings)
     several = [each for each, found in rivals if not all(map(is_ruled_out, found))]
     return count_faults("other_answers", several, lambda each: f"{each.question!r} is {each.answer!r} by what it read")
+
+
+def count_open(branches: Sequence[OpenBranch], is_open: Callable[[str], bool]) -> Verdict:
+    """Reject as `open_branch` when a model found names that fit a link as well as the one that is followed, and of
+    which no thought says why they lead nowhere.
+
+    Score: how many there are. `is_open`: whether rules bear that out; a name that nothing shows counts for nothing.
+    """
+    found = [each for each in {each.name: each for each in branches}.values() if is_open(each.name)]
+    return count_faults("open_branch", found, lambda each: f"{each.name!r} as {each.link}: {each.why}")
 
 
 def has_found(reading: FactReading, question: str, names: Sequence[str]) -> bool:

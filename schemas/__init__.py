@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from trailforge.schemas.episode import KgReward as KgReward
     from trailforge.schemas.episode import KgStep as KgStep
     from trailforge.schemas.episode import KgTrajectory as KgTrajectory
+    from trailforge.schemas.episode import OpenBranch as OpenBranch
     from trailforge.schemas.episode import PlannedSearch as PlannedSearch
     from trailforge.schemas.episode import RelationLink as RelationLink
     from trailforge.schemas.episode import RSearchReward as RSearchReward

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from trailforge.schemas.bundle import FilterScore
-from trailforge.schemas.episode import FactReading
+from trailforge.schemas.episode import FactReading, OpenBranch
 from trailforge.schemas.provenance import Provenance
 from trailforge.schemas.question import Hop
 from trailforge.schemas.trajectory import Message, NativeMessage
@@ -336,10 +336,10 @@ class AgentTrajectory:
     """A verified episode: one row of `agent_trajectories/`."""
 
     STORED_AS: ClassVar[str] = "AgentTrajectory"
-    SCHEMA_VERSION: ClassVar[str] = "1.6"
+    SCHEMA_VERSION: ClassVar[str] = "1.7"
     EARLIER: ClassVar[Earlier] = {
         **dict.fromkeys(("1.0", "1.1", "1.2"), _rename_in_episode),
-        **dict.fromkeys(("1.3", "1.4", "1.5"), migration()),
+        **dict.fromkeys(("1.3", "1.4", "1.5", "1.6"), migration()),
     }
 
     uid: str
@@ -371,6 +371,8 @@ class AgentTrajectory:
     readings: tuple[FactReading, ...] = ()
     """Readings of facts that the answer rests on, where no text that was read names them plainly. Only made for
     episodes that no other filter rejects."""
+    open_branches: tuple[OpenBranch, ...] | None = None
+    """What a model that read a selected episode found open at its links; None where none was asked."""
     filters: tuple[FilterScore, ...] = ()
     """What each filter measured."""
     sft_calls: bool = False

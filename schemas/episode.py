@@ -194,6 +194,19 @@ class FactReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenBranch:
+    """Somebody or something that fits a link of a question as well as what an episode follows, and of which no thought
+    says why it leads nowhere, as a model that read the episode found."""
+
+    link: str
+    """The link of the question, in the model's words: "friend of Ada Lund"."""
+    name: str
+    """Its name, as the results have it."""
+    why: str
+    """Why the model holds it to be open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SoughtDocument:
     """A document that the answer rests on, and how near the episode's searches came to it."""
 

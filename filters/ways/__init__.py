@@ -1,5 +1,5 @@
 """Rules on how agents came to their answers, the same for all records: which way is the better one, and what a way
-passes over.
+leaves open.
 """
 
 from typing import TYPE_CHECKING
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trailforge.doors import lazy_names
 
 if TYPE_CHECKING:
-    from trailforge.filters.ways.branches import find_passed_over as find_passed_over
+    from trailforge.filters.ways.branches import is_left_open as is_left_open
     from trailforge.filters.ways.branches import rules_out as rules_out
     from trailforge.filters.ways.ranking import find_early_requests as find_early_requests
     from trailforge.filters.ways.ranking import rank_way as rank_way

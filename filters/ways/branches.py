@@ -89,6 +89,14 @@ def rules_out(way: Way, name: str) -> bool:
     return any(_denies(clause, name, ()) for thought in _thoughts_of(way) for clause in _clauses_of(thought))
 
 
+def is_left_open(way: Way, name: str) -> bool:
+    """Say whether a name that a model holds to be passed over is one: a passage or a thought has it, neither the answer
+    nor the question does, and no clause denies anything of it."""
+    shown = [f"{each.title}. {each.text}" for search in way.searches for each in search.passages]
+    has_it = any(mentions(text, name) for text in (*shown, *_thoughts_of(way)))
+    return has_it and not any(mentions(text, name) for text in (way.answer, way.question)) and not rules_out(way, name)
+
+
 def _thoughts_of(way: Way) -> list[str]:
     return [*(search.thought for search in way.searches), way.last_thought]
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trailforge.filters import DOUBTFUL, count_faults, first_rejection, reject_surplus, scores_of
+from trailforge.filters import DOUBTFUL, first_rejection, reject_surplus, scores_of
 from trailforge.filters.guesses import count_remembering
-from trailforge.filters.ways import ask_about_the_same, find_passed_over, rank_way
+from trailforge.filters.ways import ask_about_the_same, rank_way
 from trailforge.generators.agent_trajectories.config import AgentRunConfig
 from trailforge.generators.agent_trajectories.evidence import (
     facts_to_read,
@@ -47,7 +47,7 @@ from trailforge.schemas import (
     from_dict,
 )
 
-SAME_ROUTE, PASSED_OVER, WRONG = "same_route", "passed_over", "wrong_answer"
+SAME_ROUTE, WRONG = "same_route", "wrong_answer"
 _MOST_SHARED = 0.5
 """Largest share of the documents of the shorter of two routes that the other route may have read too."""
 _OF_ANSWER = frozenset({WRONG, "ungrounded_answer", "unstated_answer", "other_answers", CHANCE})
@@ -63,8 +63,8 @@ def choose_rows(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> C
 
     Those that are taken come best first, and the others in the order of their draws.
 
-    `_rank` decides which is best. One more is taken only if it goes another way than those before it, and passes over
-    no more of what could be meant, too, than the best one does. The cap comes last.
+    `_rank` decides which is best. One more is taken only if it goes another way than those before it. The cap comes
+    last.
     """
     sound: list[AgentTrajectory] = []
     rejected: list[Rejected] = []
@@ -81,8 +81,6 @@ def choose_rows(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> C
         if same is not None:
             detail = f"it finds as {same.uid} does, which is taken"
             rejected.append((row, Verdict(keep=False, reason=SAME_ROUTE, score=1.0, detail=detail)))
-        elif taken and len(names := passed_over(row)) > len(passed_over(taken[0])):
-            rejected.append((row, count_faults(PASSED_OVER, names, lambda name: f"no thought says why not {name!r}")))
         elif len(taken) == config.most:
             rejected.append((row, reject_surplus(config.most)))
         else:
@@ -123,12 +121,6 @@ def _rank(row: AgentTrajectory) -> tuple[float, ...]:
         way.words,
         row.sample,
     )
-
-
-def passed_over(row: AgentTrajectory) -> list[str]:
-    """Return what could be meant, too, and of which no thought says why it is not; nothing of agents that open pages,
-    whose calls are judged."""
-    return [] if row.episode.browse is not None else find_passed_over(way_of(row))
 
 
 def is_same_route(one: AgentTrajectory, other: AgentTrajectory) -> bool:

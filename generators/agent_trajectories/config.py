@@ -28,6 +28,8 @@ from trailforge.schemas import AgentTrajectory, ContrastivePair, InvalidInput, S
 PROMPTS = Prompts("trailforge.generators.agent_trajectories", "trailforge.generators")
 FROM_MEMORY = "from_memory"
 """Name of the prompt that asks a question from memory (`MemoryConfig`)."""
+OPEN_BRANCHES = "open_branches"
+"""Name of the prompt that asks which links of an episode are open."""
 _SAMPLING = frozenset(("temperature", "top_p"))
 
 
@@ -75,7 +77,10 @@ class AgentGeneratorConfig:
     """Whether a model reads once more what the answer of a taken episode rests on. An unstated answer rejects the
     episode."""
     answer_check_max_tokens: int = 8192
-    """Most tokens of such a reading; there is room for a reasoning model's thoughts."""
+    """Most tokens of such a reading, and of one for open links; there is room for a reasoning model's thoughts."""
+    branch_check: AnswerCheck = "reading"
+    """Whether a model reads a taken episode for what else could be meant at its links. What no thought looks at or
+    rules out rejects the episode, and the next best is read in its place. Not of agents that open pages."""
     judge: JudgeOptions = field(default_factory=JudgeOptions)
     """How a judge is asked whether an answer is right in other words, where neither the matcher nor a title finds it
     right."""
@@ -148,8 +153,8 @@ class AgentGeneratorConfig:
 
     @property
     def prompt_version(self) -> str:
-        """Hash of `agent_config` and of the prompts that ask from memory and that read what an answer rests on."""
-        asked = f"{PROMPTS.text(FROM_MEMORY)}{PROMPTS.text(READ_FACT)}"
+        """Hash of `agent_config` and of the prompts that ask from memory and that read an episode once more."""
+        asked = "".join(map(PROMPTS.text, (FROM_MEMORY, READ_FACT, OPEN_BRANCHES)))
         return hashlib.sha256(f"{self.agent_config}{asked}".encode()).hexdigest()[:12]
 
     @property
@@ -212,7 +217,7 @@ class AgentRunConfig(RunConfig):
         }
         if self.generator.memory.draws:
             limits["generator.memory.max_tokens"] = self.generator.memory.max_tokens
-        if self.generator.answer_check != "off":
+        if {self.generator.answer_check, self.generator.branch_check} != {"off"}:
             limits["generator.answer_check_max_tokens"] = self.generator.answer_check_max_tokens
         if self.generator.judge.near_misses:
             limits["generator.judge.max_tokens"] = self.generator.judge.max_tokens

@@ -6,7 +6,14 @@ import math
 from statistics import fmean
 from typing import Any
 
-from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, AgentGeneratorConfig, AgentRunConfig
+from trailforge.generators.agent_trajectories.config import (
+    FROM_MEMORY,
+    OPEN_BRANCHES,
+    PROMPTS,
+    AgentGeneratorConfig,
+    AgentRunConfig,
+)
+from trailforge.generators.agent_trajectories.rereading import READ_BRANCHES
 from trailforge.generators.answer_reading import PROMPT as READ_FACT
 from trailforge.generators.answer_reading import PURPOSE, most_facts
 from trailforge.inference.judge import default_rubric
@@ -48,6 +55,10 @@ def estimate(inputs: RunInputs, config: AgentRunConfig) -> Estimate:
         facts = total * generator.draws * most_facts(questions)
         given = (_CITED * _PART if generator.browses else prompt) + count_tokens(PROMPTS.text(READ_FACT))
         stages.append(stage_estimate(PURPOSE, facts, given, generator.answer_check_max_tokens, prices))
+    if generator.branch_check != "off" and not generator.browses:
+        given = prompt + count_tokens(PROMPTS.text(OPEN_BRANCHES))
+        limit = generator.answer_check_max_tokens
+        stages.append(stage_estimate(READ_BRANCHES, total * generator.draws, given, limit, prices))
     if generator.judge.near_misses:
         judged = total * min(generator.draws, generator.max_judged)
         stages.append(

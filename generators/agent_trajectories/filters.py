@@ -21,8 +21,8 @@ from trailforge.filters import (
     reject_wrong,
 )
 from trailforge.filters.guesses import Bridges, guarded_facts, unread_answer
-from trailforge.filters.readings import count_rivals, count_unstated, has_found
-from trailforge.filters.ways import find_early_requests, judge_silence, reject_early_requests, rules_out
+from trailforge.filters.readings import count_open, count_rivals, count_unstated, has_found
+from trailforge.filters.ways import find_early_requests, is_left_open, judge_silence, reject_early_requests, rules_out
 from trailforge.generators.agent_trajectories.evidence import (
     admission_of,
     facts_to_read,
@@ -101,6 +101,7 @@ def judge_episode(row: AgentTrajectory, config: AgentFilterConfig) -> list[Verdi
         ungrounded_answer(row),
         unstated_answer(row),
         other_answers(row),
+        open_branch(row),
         answer_before_read(row, bridges=config.bridges),
         speaks_of_data_set(row),
         *(judge_calls(row, config.long) if browses else _judge_searches(row)),
@@ -236,6 +237,15 @@ def other_answers(row: AgentTrajectory) -> Verdict:
     """
     is_ruled_out = partial(rules_out, way_of(row))
     return count_rivals(row.readings, facts_to_read(row) if row.readings else (), is_ruled_out)
+
+
+def open_branch(row: AgentTrajectory) -> Verdict:
+    """Reject an episode that follows one of several and says of the others neither what it found nor why not.
+
+    A model that reads it finds them. Score: how many there are. Only episodes that no other filter rejects are read so.
+    """
+    way = way_of(row) if row.open_branches else None
+    return count_open(row.open_branches or (), lambda name: way is not None and is_left_open(way, name))
 
 
 def ungrounded_answer(row: AgentTrajectory) -> Verdict:

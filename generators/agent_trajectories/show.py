@@ -50,6 +50,7 @@ _MEANINGS = with_earlier(
         "ungrounded_answer": "turns it was given that state the answer which its searches brought",
         "other_answers": "facts behind its answer for which another answer was found, too",
         "unstated_answer": "facts behind its answer that were not found when it was read once more",
+        "open_branch": "names that fit a link, too, and of which no thought says why not",
         "answer_before_read": "turns that say the answer before anything it was given does, or a hop's out of turn",
         "speaks_of_data_set": "turns that speak of the index or of how the question was made",
         "repeated_search": "searches that ask what was asked before",

@@ -20,11 +20,10 @@ from trailforge.generators.agent_trajectories.choice import (
     is_well_searched,
     preference_pairs,
     unlike_memory,
-    unread_rows,
 )
-from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, READ_FACT, AgentRunConfig
-from trailforge.generators.agent_trajectories.evidence import facts_to_read, read_by
+from trailforge.generators.agent_trajectories.config import FROM_MEMORY, PROMPTS, AgentRunConfig
 from trailforge.generators.agent_trajectories.filters import known_from_memory, may_be_right
+from trailforge.generators.agent_trajectories.rereading import read_row, reading_problems, waiting_rows
 from trailforge.generators.agent_trajectories.rows import (
     derive_fields,
     searches_match,
@@ -33,7 +32,7 @@ from trailforge.generators.agent_trajectories.rows import (
     with_verdict,
     without_time,
 )
-from trailforge.generators.answer_reading import PURPOSE, choose_read, read_facts, read_passages
+from trailforge.generators.answer_reading import choose_read
 from trailforge.generators.search_options import count_support
 from trailforge.generators.sft_rows import without_answer
 from trailforge.inference import Asker, Meter, ModelClient, Sampling, fill
@@ -142,14 +141,12 @@ async def read_again(
     config: AgentRunConfig,
 ) -> tuple[Chosen[AgentTrajectory], Meter]:
     """Return the choice after each of its rows was read once more, where that is wanted, and the calls."""
-    if config.generator.answer_check == "off":
-        return chosen, Meter()
     work = _Work(question, context, _environment(question, context))
     return await choose_read(
         rows,
         chosen,
         lambda drawn: choose(drawn, question, config),
-        lambda held: unread_rows(held.kept, held.rejected),
+        lambda held: waiting_rows(held, config.generator),
         work.read_again,
     )
 
@@ -199,9 +196,7 @@ def problems_of(row: AgentTrajectory, question: Question, checks: RowChecks) -> 
     del question
     if not searches_match(row):
         yield "its searches and answer are not those of its conversation"
-    asked = facts_to_read(row) if checks.config.generator.answer_check != "off" else ()
-    if [each.question for each in row.readings] != [fact.question for fact in asked]:
-        yield "what its answer rests on was not read once more, or something else was"
+    yield from reading_problems(row, checks.config.generator)
 
 
 def wrong_sft(row: AgentTrajectory) -> list[SftRow]:
@@ -293,26 +288,8 @@ class _Work:
         )
 
     async def read_again(self, row: AgentTrajectory, meter: Meter) -> AgentTrajectory:
-        """The row with readings of what its answer rests on."""
-        asker, generator = self._asker(meter), self.context.config.generator
-        sampling = Sampling(temperature=0.0, top_p=1.0, max_tokens=generator.answer_check_max_tokens)
-        lines = [f"({passage.title}) {passage.text}" if passage.title else passage.text for passage in read_by(row)]
-
-        async def read(question: str) -> str:
-            return await read_passages(
-                PROMPTS.text(READ_FACT),
-                question,
-                lines,
-                asker,
-                purpose=PURPOSE,
-                sampling=sampling,
-                most_words=generator.memory.max_answer_words,
-            )
-
-        readings = await read_facts(facts_to_read(row), read)
-        # They are made at once, so that their order is that of their keys, not of their ends.
-        keys = tuple(dict.fromkeys((*row.provenance.call_keys, *sorted(meter.keys))))
-        return replace(row, readings=readings, provenance=replace(row.provenance, call_keys=keys))
+        """The row with what was read of it once more."""
+        return await read_row(row, self._asker(meter), self.context.config.generator)
 
     def _row(self, run: AgentRun, sample: int, meter: Meter) -> AgentTrajectory:
         config, generator = self.context.config, self.context.config.generator

@@ -76,7 +76,7 @@ CONDITIONAL = [
     ),
     Conditional(
         AgentRunConfig,  # agents that open pages search no graph, and what they find is not filtered
-        under("generator", "graph", "kg_filter", "document_filter", "filter_max_tokens"),
+        under("generator", "graph", "kg_filter", "document_filter", "filter_max_tokens", "branch_check"),
         lambda run: not run.generator.browses,
     ),
     Conditional(

@@ -35,7 +35,8 @@ def is_by_heart(question: Question) -> bool:
 
 
 class Model:
-    """Plays the agent, Search-o1's reading call, who is asked without a search, and who reads once more."""
+    """Plays the agent, Search-o1's reading call, who is asked without a search, and who reads once more, to whom every
+    link is closed."""
 
     def __init__(self, questions: Sequence[Question] = (), *, flaw_rate: float = 0.2, by_heart: bool = True) -> None:
         self._questions = {each.question: each for each in questions or WORLD}
@@ -45,6 +46,8 @@ class Model:
         """The reply to a prompt."""
         if "Final Information" in prompt:
             return f"**Final Information**\n\n{self._read(prompt)}"
+        if "\nEpisode:\n" in prompt:
+            return '{"open": []}'
         if "\nPassages:\n" in prompt:
             return self._find(prompt)
         question = next(each for text, each in self._questions.items() if text in prompt)
