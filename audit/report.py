@@ -153,7 +153,7 @@ def _short(text: str) -> str:
 
 
 def draw_reasons(rows: Sequence[AuditedQuestion]) -> bytes:
-    """Draw a bar for each number of hops, divided into the shares of the reasons."""
+    """Draw a bar chart of the reasons' shares, one bar for each number of hops, and return it as a PNG."""
     reasons, groups = _order(rows), sorted({_hops(row) for row in rows})
     figure = figure_of(9, 1.2 + 0.5 * len(groups))
     axes = figure.subplots()
