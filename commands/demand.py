@@ -47,7 +47,7 @@ def demand(
     kept: _Kept = None,
     give_back: _GiveBack = None,
 ) -> None:
-    """Turn what an agent fails at in an evaluation into quotas for kg-questions, world and data sets of questions."""
+    """Turn an agent's failures in an evaluation into quotas for kg-questions, world and data sets of questions."""
     from trailforge.evaluation.results import (
         build_demand,
         demand_band,

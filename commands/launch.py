@@ -75,7 +75,9 @@ def slurm(
     submit: _Submit = False,
     print_files: _Print = False,
 ) -> None:
-    """A job of Slurm, which goes on in the next allocation when its time ends."""
+    """Write a Slurm job for a command, and submit it if asked; the job continues in the next allocation when its time
+    ends.
+    """
     _launch(context, "slurm", command, settings, into, submit, print_files)
 
 
@@ -91,7 +93,9 @@ def k8s(
     submit: _Submit = False,
     print_files: _Print = False,
 ) -> None:
-    """Objects of Kubernetes: a Job that goes on in another pod when one is lost, and what it needs around it."""
+    """Write Kubernetes objects for a command: a Job that continues in another pod when one is lost, and what it needs
+    around it.
+    """
     _launch(context, "k8s", command, settings, into, submit, print_files)
 
 
@@ -211,7 +215,9 @@ def _dataset_of(command: str) -> DataSet:
 def launch_elsewhere(
     context: typer.Context, launcher: LauncherName | None, launch: Path | None, print_files: bool, out: Path
 ) -> bool:
-    """Hand the command to a launcher, or print its files, and return whether that leaves nothing to do here."""
+    """Hand the command to a launcher (Slurm or Kubernetes) or print its files; returns True when nothing is left to run
+    here.
+    """
     if launcher is None:
         if launch is not None or print_files:
             raise InvalidInput("--launch and --print want a --launcher", field="launcher")

@@ -50,10 +50,8 @@ _EPILOG = """Examples:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command of every data set that declares one, and the one that fetches documents.
-
-    One that cannot be loaded takes no other command away: `load_dataset` says what is wrong when its runs are asked
-    for.
+    """Add the command of every data set that declares one, and the one that fetches documents. A data set that cannot
+    be loaded removes no other's command; `load_dataset` raises its error when it is used.
     """
     from trailforge.pipelines import dataset_names, load_dataset
 

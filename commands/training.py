@@ -193,7 +193,9 @@ def rl(
     launch: _Launch = None,
     print_files: _Print = False,
 ) -> None:
-    """Train on the questions in the preset's protocol: the agent searches, and is paid for its episodes."""
+    """Train by reinforcement learning: the agent searches for the questions in the preset's protocol and is rewarded
+    for each episode.
+    """
     is_ours = engine != "verl" or launcher is not None
     if is_ours and launch_elsewhere(context, launcher, launch, print_files, out):
         return
@@ -246,7 +248,9 @@ def check(
     seed: _Seed = None,
     max_steps: _Steps = None,
 ) -> None:
-    """Ask a base model the set's held-out questions, train it (SFT), ask the trained one, and compare the two."""
+    """Check that a training set helps: a base model answers its held-out questions, is trained on it (SFT), answers
+    again, and both are compared.
+    """
     check_packages(_TRAINERS, "a training")
     check_training_set(training_set)
     from trailforge.commands.evaluate import PACKAGED, evaluate

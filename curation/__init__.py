@@ -1,4 +1,6 @@
-"""Record what people decide on rows, and apply it: the log, rulings, fixes, and the curated data set that follows."""
+"""Record people's decisions on rows (accept, reject, fix) in a log, and make the curated data set that follows from
+them.
+"""
 
 from typing import TYPE_CHECKING
 
