@@ -1,5 +1,6 @@
-"""What came of an evaluation: measures of its episodes, tags of what went wrong, the table, comparisons, the
-report, and quotas for new questions."""
+"""Results of an evaluation: measures of its episodes, tags of what went wrong, the table, comparisons, the report, and
+quotas for new questions.
+"""
 
 from typing import TYPE_CHECKING
 
