@@ -1,4 +1,4 @@
-"""Verdicts from what a model that was asked once more read of the facts that an answer rests on."""
+"""Verdicts from a model that was asked once more whether what was read states the facts behind an answer."""
 
 from __future__ import annotations
 
