@@ -1,4 +1,4 @@
-"""Copy a run, or a root of windows, also while it works; from the copy a run goes on elsewhere.
+"""Back up a run, or a root of nightly windows, even while it works, so that it can be resumed from the copy elsewhere.
 
 What claims that files are there (receipts, manifests, `window.json`) is copied first, the files next and the ledger
 last: so every file that a claim names was there, and every call behind a row is in the ledger. Files that were
@@ -112,8 +112,9 @@ def restore(backup: Path, out: Path, *, prefect: Path | None = None, shown: Show
 
 
 def read_backup(folder: Path) -> Backup:
-    """Read the list of a backup. Raises `InvalidInput` where there is none, or it names a file outside of its
-    folder."""
+    """Read the list of files in a backup. Raises `InvalidInput` where there is none, or where it names a file outside
+    of its folder.
+    """
     try:
         backup = from_dict(Backup, parse_json((folder / LIST).read_bytes()))
     except (OSError, ValueError, TypeError, InvalidInput) as error:

@@ -49,8 +49,9 @@ class RunLog:
 
     @contextlib.contextmanager
     def stage(self, name: str, shards: Sequence[Shard]) -> Iterator[None]:
-        """Log the block as a try of a stage. Its books and calls are those of all its shards, whichever try finished
-        them."""
+        """Log the `with` block as one attempt at a stage. Its counts and calls are those of all its shards, whichever
+        attempt finished them.
+        """
         began = time.monotonic()
         try:
             yield
@@ -86,8 +87,9 @@ class RunLog:
 
 
 def read_last_error(run: Path) -> tuple[str, str] | None:
-    """Read time (UTC) and message of the last failure in a run; None where there is none, or the run has finished
-    since."""
+    """Return time (UTC) and message of the last failure in a run; None where there is none, or the run has finished
+    since.
+    """
     try:
         lines = (run / LOG).read_bytes().splitlines()
     except OSError:

@@ -1,4 +1,6 @@
-"""Where and how work is launched: the one file of settings (`cluster.yaml`) for generation runs and trainings."""
+"""Read where and how work is launched, from the one settings file (`cluster.yaml`) for generation runs and
+trainings.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,9 @@ _SECRET_WORDS = ("KEY", "TOKEN", "PASSWORD", "SECRET")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationConfig:
-    """The section `generation` of `cluster.yaml`: what `trailforge launch` starts around a run. Raises
-    `InvalidInput`."""
+    """The section `generation` of `cluster.yaml`: what `trailforge launch` starts beside a run. Raises
+    `InvalidInput`.
+    """
 
     nodes: int = 1
     """Number of hosts of a Slurm job. Servers and workers are spread over all of them; the first one also runs the
@@ -88,8 +91,9 @@ class GenerationConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchConfig:
-    """Where and how work runs; the first fields concern trainings alone. Raises `InvalidInput` for impossible
-    values."""
+    """Where and how work is launched; the first fields concern trainings alone. Raises `InvalidInput` for impossible
+    values.
+    """
 
     nodes: int = 1
     """Number of hosts that train."""
@@ -158,8 +162,9 @@ class LaunchConfig:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Return the environment variables, sorted by name. No process imports what lies in the folder that it is
-        started in."""
+        """Return the environment variables, sorted by name. One of them keeps processes from importing files of the
+        current folder.
+        """
         given = dict(text.split("=", 1) for text in self.environment)
         return dict(sorted({"PYTHONSAFEPATH": "1", **given}.items()))
 
@@ -198,8 +203,9 @@ def pods_name(config: LaunchConfig, out: str) -> str:
 
 
 def pod_variables(config: LaunchConfig) -> dict[str, str]:
-    """Return the environment variables of a pod. Downloads from a hub are kept on the volume, since a pod's own disk is
-    lost with it."""
+    """Return the environment variables of a pod. Downloads from a hub go to the volume, since a pod's own disk is lost
+    with it.
+    """
     return {"HF_HOME": posixpath.join(config.mount, "huggingface")} | config.variables
 
 

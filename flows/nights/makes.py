@@ -1,5 +1,4 @@
-"""Read what a night makes: a list of data sets, each made from the window's documents or from questions of another
-one."""
+"""Read which data sets a night makes, each from the window's documents or from the questions of another one."""
 
 from __future__ import annotations
 
@@ -40,9 +39,8 @@ class PlannedDataSet:
 
 
 def read_makes(content: Mapping[str, Any], *, source: str) -> tuple[PlannedDataSet, ...]:
-    """Read the list of a night's preset. Raises `InvalidInput` naming an entry that no night can make.
-
-    All questions of a window come from one entry.
+    """Read the list of data sets in a night's preset. Raises `InvalidInput` naming an entry that no night can make. All
+    questions of a window come from one entry.
     """
     entries = content.get("makes")
     if not isinstance(entries, list) or not entries or set(content) != {"makes"}:
