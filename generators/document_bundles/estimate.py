@@ -1,4 +1,4 @@
-"""Estimate the most that a run of bundles may take."""
+"""Estimate the highest cost of a run of bundles."""
 
 from __future__ import annotations
 

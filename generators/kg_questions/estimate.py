@@ -1,4 +1,4 @@
-"""Estimate the most that a run of questions made of a knowledge graph may take."""
+"""Estimate the highest cost of a run of questions made from a knowledge graph."""
 
 from __future__ import annotations
 

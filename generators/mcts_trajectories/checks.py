@@ -82,7 +82,9 @@ def _problems_of_tree(tree: SearchTree, question: Question, checks: RowChecks) -
 
 
 def tree_problems(tree: SearchTree) -> list[str]:
-    """Return what is wrong with a tree: visits that do not add up, values that are not the mean of their rollouts."""
+    """Return what is inconsistent in a tree: visits that do not add up, values that are not the mean of their
+    rollouts.
+    """
     problems = []
     rewards: dict[int, list[float]] = defaultdict(list)
     for rollout in tree.rollouts:

@@ -33,7 +33,9 @@ LARGEST = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleConfig:
-    """How documents are bundled. The defaults scale to any number; `method: recipe` is the paper's."""
+    """How documents are bundled. The defaults scale to any number of documents; `method: recipe` is the paper's
+    method.
+    """
 
     method: Method = "partitioned"
     """How documents are grouped. `recipe` (R-Search): themes by Ward's agglomerative clustering of reduced vectors, cut
@@ -110,12 +112,14 @@ class BundleConfig:
                 raise InvalidInput(f"expected 0 or more days, found {getattr(self, name)}", field=name)
 
     def window_of(self, *, is_paper: bool) -> float:
-        """Return the days within which others of its kind may be dated; infinite when dates do not matter."""
+        """Return within how many days of each other papers (`is_paper`) or other documents must be dated; infinite when
+        dates do not matter.
+        """
         return (self.papers_window_days if is_paper else 0) or self.window_days or math.inf
 
 
 class Leftover(NamedTuple):
-    """A document that is in no bundle, and why."""
+    """A document that is in no bundle, with the reason."""
 
     index: int
     reason: LeftoverReason
@@ -127,7 +131,7 @@ class Leftover(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundling:
-    """The result of bundling: each of n documents, by its row, is in exactly one place."""
+    """The result of bundling n documents: each is, by its row number, in exactly one bundle or among the leftovers."""
 
     bundles: tuple[tuple[int, ...], ...]
     """The bundles: rows in ascending order, and the bundles by their first row."""

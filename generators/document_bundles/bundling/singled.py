@@ -1,5 +1,5 @@
-"""Find where a question over two documents starts: one of several things that a document tells of, which another one
-singles out.
+"""Find where a question over two documents can start: one of several similar things in a document that only the other
+document singles out.
 
 A reader who has the document with the answer, and no other, takes what fits best there. Only where it tells of several
 of the kind, each with a fact of its own, is he in doubt; and only what another document alone says of one of them
@@ -83,7 +83,7 @@ _TOLD_KINDS = frozenset({"persons", "acts", "works"})
 
 
 class Singled(NamedTuple):
-    """One of several things of a kind that a document tells of, with what another document alone tells of it."""
+    """One of several things of a kind in a document, with the fact by which another document alone singles it out."""
 
     name: str
     kind: str
@@ -104,7 +104,7 @@ class Singled(NamedTuple):
 
 @dataclass(frozen=True)
 class ToldThings:
-    """A document prepared for finding the things that it tells of."""
+    """A document that is indexed by the things that it mentions."""
 
     title: str
     sentences: tuple[str, ...]
@@ -115,7 +115,7 @@ class ToldThings:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """All words of the document, its title's too."""
+        """Return all words of the document, including its title's."""
         return frozenset(words_of(" ".join((self.title, *self.sentences))))
 
     @cached_property
@@ -124,7 +124,7 @@ class ToldThings:
 
     @cached_property
     def places(self) -> Mapping[str, tuple[tuple[int, int, int], ...]]:
-        """For each name where it stands: number of the sentence, start and end there."""
+        """Return for each name where it occurs: number of the sentence, start and end in it."""
         whole, starts = "\n".join(self._folded), list(accumulate((len(each) + 1 for each in self._folded), initial=0))
         last_words = Counter(name.rsplit(" ", 1)[-1] for name in self.names)
         found: dict[str, tuple[tuple[int, int, int], ...]] = {}
@@ -141,7 +141,7 @@ class ToldThings:
 
     @cached_property
     def kinds(self) -> Mapping[str, str]:
-        """The kind of each name, as far as the words beside it tell."""
+        """Return the kind of each name, as far as the words beside it say."""
         return {name: kind for name, spans in self.places.items() if (kind := self._kind(name, spans))}
 
     def _kind(self, name: str, spans: Sequence[tuple[int, int, int]]) -> str:
@@ -167,7 +167,7 @@ class ToldThings:
 
     @cached_property
     def terms(self) -> Mapping[str, tuple[int, ...]]:
-        """For each pair of neighbouring words that say something the sentences that have it."""
+        """Return for each pair of neighbouring content words the sentences that have it."""
         found: defaultdict[str, list[int]] = defaultdict(list)
         for number, sentence in enumerate(self._folded):
             words = _LETTERS.findall(sentence)
@@ -182,8 +182,9 @@ class ToldThings:
 
     @cached_property
     def listed(self) -> Mapping[str, Mapping[int, str]]:
-        """By kind of figures, of which at least four sentences have a different one each, those sentences with their
-        first figure."""
+        """Return, for each kind of figures that differ in at least four sentences, those sentences with their first
+        figure.
+        """
         found: defaultdict[str, dict[int, str]] = defaultdict(dict)
         for number in range(len(self.sentences)):
             for figure in self._figures[number]:
@@ -193,7 +194,7 @@ class ToldThings:
 
     @cached_property
     def figures(self) -> Mapping[str, Mapping[str, tuple[str, int]]]:
-        """For each name, by kind of figures, the nearest one of its sentences, with the number of that sentence."""
+        """Return for each name, by kind, the nearest figure in its sentences, with the number of the sentence."""
         found: dict[str, dict[str, tuple[str, int]]] = {}
         at = self._figures
         owners: dict[tuple[int, int], tuple[int, str]] = {}
@@ -216,16 +217,16 @@ class ToldThings:
         return f" {_spelled(' '.join(self.sentences))} "
 
     def is_about(self, name: str) -> bool:
-        """Tell whether a name stands in the title or in many sentences: a reader thinks of it first."""
+        """Tell whether a name is in the title or in many sentences, so that a reader thinks of it first."""
         held = len({number for number, *_ in self.places[name]})
         return set(words_of(name)) <= set(words_of(self.title)) or held > max(_OFTEN * len(self.sentences), 2)
 
     def told(self, name: str, known: Collection[str] = (), without: str = "") -> str:
-        """Return the sentence around a name that has most figures and words with a capital besides those that are
-        known; empty where none has any.
+        """Return the sentence about a name with the most figures and capitalised words that are not in `known`; empty
+        where none has any.
 
-        A list of names tells of none of them, what somebody says not of him, and a sentence around the name `without`
-        may tell of that.
+        A list of names says nothing of them, a quotation nothing of its speaker, and a sentence about the name
+        `without` may be about that instead.
         """
         apart = {number for number, *_ in self.places.get(without, ())}
         named = frozenset(words_of(name))
@@ -240,7 +241,7 @@ class ToldThings:
 
     @cached_property
     def speeches(self) -> Mapping[str, frozenset[int]]:
-        """For each name the sentences that report what it says."""
+        """Return for each name the sentences that report what it said."""
         return {
             name: frozenset(
                 number
@@ -253,12 +254,12 @@ class ToldThings:
 
     @cached_property
     def names_in(self) -> Counter[int]:
-        """The number of names in each sentence."""
+        """Return the number of names in each sentence."""
         return Counter(number for spans in self.places.values() for number in {number for number, *_ in spans})
 
     @cached_property
     def marks(self) -> tuple[frozenset[str], ...]:
-        """The figures and words with a capital of each sentence."""
+        """Return the figures and capitalised words of each sentence."""
         return tuple(frozenset(words_of(" ".join(_MARKED.findall(sentence)))) for sentence in self.sentences)
 
 
@@ -290,9 +291,8 @@ def _forms(name: str, last_words: Mapping[str, int]) -> list[str]:
 def prepare(
     documents: Sequence[tuple[str, str]], papers: Sequence[bool], counts: CaseCounts | None = None
 ) -> list[ToldThings]:
-    """Prepare the documents of a bundle, given by title and text as they are shown.
-
-    `papers`: which of them are. `counts`: over the texts of the archive; by default over these alone.
+    """Index the documents of a bundle, given by title and text. `papers` says which of them are scientific papers;
+    `counts` are word counts over all documents, by default over these alone.
     """
     counts = counts or CaseCounts.of(text for _, text in documents)
     found = joining_names(merge_short_names([names_of(title, text, counts) for title, text in documents]))
@@ -310,10 +310,9 @@ def prepare(
 
 
 def count_singled(first: ToldThings, second: ToldThings, archive: AllDocuments) -> float:
-    """Return how many things one of two documents singles out of several of the other, by their weights, 0 to 4.
+    """Return how many things each of two documents singles out among several in the other, weighted, from 0 to 4.
 
-    A thing counts once, and only if few documents of the archive have it: of what all speak more is known than the two
-    documents tell.
+    A thing counts once, and only if few documents have it: of what all mention, more is known than these two say.
     """
     found: dict[str, float] = {}
     for each in (*singled_out(first, second), *singled_out(second, first)):
@@ -323,9 +322,8 @@ def count_singled(first: ToldThings, second: ToldThings, archive: AllDocuments) 
 
 
 def singled_out(first: ToldThings, second: ToldThings) -> Iterator[Singled]:
-    """Yield what the first document singles out of several things of the second.
-
-    What the second is about is no such thing, nor is what nothing but a list of names in the first names.
+    """Yield each fact by which the first document singles out one of several things in the second. The second
+    document's main subject does not count, nor a name that the first has only in a list of names.
     """
     for name in second.places:
         if name not in first.places or second.is_about(name):

@@ -1,4 +1,4 @@
-"""Embed the documents that stay and bundle them: the runner bundles parts of a partition, and this process joins
+"""Embed the documents that are kept and bundle them: workers bundle the parts, and this process joins them.
 them."""
 
 from __future__ import annotations
@@ -139,15 +139,17 @@ def _embed(shard: Shard, folder: str, config: EncoderConfig) -> str:
 
 
 def only_shard(documents: Sequence[Shard], made_of: str = "") -> Shard:
-    """Return the one shard of this stage, which stands for all documents."""
+    """Return the one shard of a stage that works on all documents together."""
     rows = sum(shard.rows for shard in documents)
     return Shard(name="bundles", input="documents", first=0, rows=rows, made_of=made_of)
 
 
 def group(run: StageRun) -> None:
-    """Write `bundles/`, `bundle_inputs/` and the documents left over, unless that is done. Raises as `beam_pipeline`.
+    """Write `bundles/`, `bundle_inputs/` and the documents left over, unless that is done. Raises what `beam_pipeline`
+    raises.
 
-    Memory on the driver: the vectors two or three times, the names of all documents, no texts but of some shards.
+    Memory on the driver: the vectors two or three times, the names of all documents, and the texts of a few shards at a
+    time.
     """
     for shard in missing_shards(run.folder, run.shards):
         check_packages(PACKAGES, "bundling")

@@ -1,4 +1,4 @@
-"""Paths by chance, grown backwards from the answer along what can be asked, kept when the whole graph bears them out.
+"""Sample random paths, grown backwards from the answer, and keep those that the whole graph confirms.
 
 `facts` says which facts lead to one entity or along a closed list, and where a path of a form may end; growing looks at
 the single entities, and what is grown is counted over the graph. Relations that stand in few paths so far are drawn
@@ -83,7 +83,7 @@ class _Path:
 
 
 class PathSampler:
-    """Samples paths of one store. `rejected` counts, by reason, the attempts that gave no path (`shortage.LACKS`)."""
+    """Samples paths of one store. `rejected` counts, by reason (`shortage.LACKS`), the attempts that gave no path."""
 
     def __init__(self, store: KgStore, config: KgPathConfig, seed: int) -> None:
         self.config = config
@@ -110,9 +110,10 @@ class PathSampler:
         self._num_blurred = 0
 
     def sample(self, count: int) -> Iterator[FactChain]:
-        """Yield up to `count` paths, each once; fewer when the graph has no more of the forms that are wanted.
+        """Yield up to `count` paths, each once; fewer when the graph has no more of the wanted forms.
 
-        What a form lacks of its share goes to others, of as many facts first; what all lack, to those that are spare.
+        What a form lacks of its share goes to others, first to those with as many facts; what all lack goes to the
+        spare ones.
         """
         self._most_of_pair = max(_FEWEST_OF_PAIR, ceil(self.config.max_pair_share * count))
         for shares in (self.config.shares, self.config.spare_shares):
@@ -138,7 +139,7 @@ class PathSampler:
                 yield chain
 
     def count_facts(self) -> FactCounts:
-        """Count the facts of the graph, as far as its relations may be followed."""
+        """Count the facts of the graph that its rules allow to be followed."""
         return self._rules.count_facts()
 
     def with_config(self, config: KgPathConfig) -> PathSampler:
