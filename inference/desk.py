@@ -20,7 +20,7 @@ from trailforge.schemas import InvalidInput, user_cache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """Address of a model behind a URL. The API key comes from the environment variable TRAILFORGE_API_KEY."""
+    """Address and name of a model behind a URL. The API key comes from the environment variable TRAILFORGE_API_KEY."""
 
     url: str
     """URL of an OpenAI-compatible server; several servers of the same model are separated by commas."""
@@ -49,7 +49,7 @@ class ServedModel:
 
     @property
     def client(self) -> ClientConfig:
-        """Return the configuration for `ModelClient`."""
+        """Return the configuration of a `ModelClient` for this model."""
         return ClientConfig(
             base_url=self.url,
             model=self.model,
@@ -61,7 +61,7 @@ class ServedModel:
 
 
 def read_served(text: str, usual: ServedModel | None) -> ServedModel:
-    """Read `URL#MODEL`; the other settings are those of `usual`, if given. Raises `InvalidInput` for other texts."""
+    """Read `URL#MODEL`; the other settings are those of `usual`, if given. Raises `InvalidInput` for any other text."""
     check_server_url(text, "--filter-model")
     url, _, model = text.partition("#")
     if "://" not in url or not model:
@@ -70,7 +70,7 @@ def read_served(text: str, usual: ServedModel | None) -> ServedModel:
 
 
 class ModelDesk(LoopThread):
-    """A `Client` that can be used from any thread and any event loop."""
+    """A model client that can be used from any thread and any event loop."""
 
     def __init__(self, served: ServedModel, name: str) -> None:
         """`name`: of its ledger in the user's cache. Raises `InvalidInput` for a bad ledger. Nothing is sent yet."""
@@ -94,7 +94,9 @@ class ModelDesk(LoopThread):
 
 @once
 def open_desk(served: ServedModel, name: str) -> ModelDesk:
-    """Return the desk of a model: one in each process, which lives as long as the process. Raises as `ModelDesk`."""
+    """Return the client of a model, one in each process, which lives as long as the process. Raises what `ModelDesk`
+    raises.
+    """
     desk = ModelDesk(served, name)
     atexit.register(desk.close)
     return desk

@@ -58,14 +58,16 @@ class Judged:
 
     @property
     def reference(self) -> str:
-        """Return gold answer, its other forms and the key facts as a rubric shows them, each on one line of its own."""
+        """Return the gold answer, its other forms and the key facts for the judge's prompt, each on a line of its
+        own.
+        """
         answer, *aliases = self.golds or ("",)
         return "\n".join([answer, *_listed(_OTHER_FORMS, aliases), *_listed(_KEY_FACTS, self.key_facts)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions:
-    """Settings by which a run's own client has answers judged that the matcher calls wrong."""
+    """Settings by which a run's own model judges answers that the matcher calls wrong."""
 
     near_misses: bool = False
     """Whether to judge answers that share a name, a number or initials with a gold answer; others and abstentions never
@@ -85,7 +87,7 @@ class JudgeOptions:
             raise InvalidInput(f"has to be more than 0, got {self.max_tokens}", field="max_tokens")
 
     def accepts(self, score: float | None) -> bool:
-        """Tell whether an answer of this score is right. None, an answer that was not judged, is not."""
+        """Tell whether an answer with this score is right; None, an answer that was not judged, is not."""
         return score is not None and score >= self.threshold
 
 
@@ -106,9 +108,8 @@ class Judge:
     """Priority of its calls when calls wait for a slot."""
 
     async def score(self, judged: Judged, meter: Meter | None = None) -> float:
-        """Return the score of an answer in [0, 1]. An empty answer scores 0.0 without a call.
-
-        Raises what the client raises, and `MalformedReply` when neither the verdict nor its repair has the right form.
+        """Return the score of an answer in [0, 1]. An empty answer scores 0.0 without a call. Raises what the client
+        raises, and `MalformedReply` when neither the verdict nor a second one has the right form.
         """
         if not judged.answer.strip():
             return 0.0
@@ -183,7 +184,7 @@ class JudgeDesk(ModelDesk):
         self._judge = Judge(client=self.client, model=config.model, rubric=rubric, max_tokens=config.max_tokens)
 
     def score(self, judged: Judged) -> Future[float]:
-        """Start scoring an answer, as `Judge.score`. The returned future holds the score or raises the error."""
+        """Start scoring an answer as `Judge.score` does. The returned future holds the score or raises the error."""
         return self.soon(self._judge.score(judged))
 
     def check(self) -> None:
@@ -193,7 +194,9 @@ class JudgeDesk(ModelDesk):
 
 @once
 def judge_desk(config: JudgeConfig) -> JudgeDesk:
-    """Return the desk of a judge: one in each process, which lives as long as the process. Raises as `JudgeDesk`."""
+    """Return the judge of this configuration, one in each process, which lives as long as the process. Raises what
+    `JudgeDesk` raises.
+    """
     desk = JudgeDesk(config)
     atexit.register(desk.close)
     return desk
