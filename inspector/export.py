@@ -1,4 +1,5 @@
-"""Write the page of a run as files that a browser shows without a server: the overview, the list of each table, and a
+"""Write the page of a run as files that a browser shows without a server: an overview, a list of each table, a page for
+each row.
 page for each row. Nothing in them asks any host for anything."""
 
 from __future__ import annotations
@@ -54,10 +55,10 @@ field?.addEventListener("input", () => {
 
 
 def export_pages(run: OpenRun, out: Path, most: int) -> Iterator[tuple[int, int]]:
-    """Write the pages of a run to a folder that must not exist or be empty, of each table at most so many rows.
+    """Write the pages of a run to a folder that must not exist or be empty, at most `most` rows of each table.
 
-    Yields how many pages are written, of how many, after each. Until all are written nothing stands at `out`. Raises
-    `OutputError` when something is in the way, or plotly is missing.
+    Yields, after each page, how many are written of how many. Nothing stands at `out` until all are written. Raises
+    `OutputError` when files are in the way, or plotly is missing.
     """
     try:
         from plotly.offline import get_plotlyjs

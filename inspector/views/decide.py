@@ -1,5 +1,6 @@
-"""Show row after row for decisions: the row on the left, what a person says of it on the right. Each decision is
-logged at once."""
+"""Show rows one after the other for decisions: the row on the left, the person's decision on the right. Each decision
+is logged at once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Fix a row: fields are typed one by one, old and new text seen side by side, and all is saved at once."""
+"""Let a person fix a row: fields are edited one by one with old and new text side by side, and everything is saved at
+once.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ Save = Callable[[Sequence[tuple[str, str]]], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixing:
-    """A row that a person may change, and what was changed already."""
+    """A row that a person may change, and the changes so far."""
 
     desk: Desk
     place: Place
@@ -53,7 +55,7 @@ class Fixing:
 
 
 def show_fix(fixing: Fixing, where: DeltaGenerator) -> None:
-    """Show the field to type in; in `where`, show what the change comes to, with the button that saves it."""
+    """Show the field to edit, and in `where` the resulting change with the button that saves it."""
     uid = fixing.place[1]
     edits = fixing.desk.edits.get(fixing.place, {})
     with st.expander("Fix fields", expanded=bool(edits), key=f"decide.fixing.{uid}"):
@@ -139,9 +141,8 @@ def _discard(fixing: Fixing, field: str, key: str) -> None:
 
 
 def differences(old: str, new: str) -> tuple[list[Span], list[Span]]:
-    """Find the parts of the old text that are gone, and the parts of the new text that replace them, one for one.
-
-    Where nothing is gone or nothing came, the place is empty: its begin is its end.
+    """Return the parts of the old text that are gone and the parts of the new text that replace them, in pairs. Where
+    nothing is gone or nothing came, the span is empty: its begin is its end.
     """
     ours, theirs = _TOKEN.findall(old), _TOKEN.findall(new)
     shared = min(len(ours), len(theirs))
@@ -162,7 +163,7 @@ def differences(old: str, new: str) -> tuple[list[Span], list[Span]]:
 
 
 def windows(length: int, spans: Sequence[Span], around: int) -> list[Span]:
-    """The parts of a text with `around` characters on both sides of each span."""
+    """Return the parts of a text with `around` characters on both sides of each span."""
     found: list[Span] = []
     for begin, end in spans:
         begin, end = max(0, begin - around), min(length, end + around)

@@ -1,5 +1,4 @@
-"""Show what a run made, what it lost and why, and what that cost; and how much people decided, and how far they
-agree."""
+"""Show what a run made, what it lost and why, what that cost, how much people decided, and how far they agree."""
 
 from __future__ import annotations
 
@@ -140,7 +139,9 @@ def _show_numbers(run: OpenRun, table: str, units: Mapping[str, str]) -> None:
 
 
 def terms_between(path: str, low: float, end: float, has_end: float) -> tuple[Term, ...]:
-    """The search that finds the rows of a bar, from what `charts.histogram` says of it."""
+    """Return the search that finds the rows of a histogram's bar, from the bar's `customdata` (see
+    `charts.histogram`).
+    """
     if low == end:
         return (Term(f"{low:.0f}", path, "="),)
     return Term(repr(low), path, ">="), Term(repr(end), path, "<=" if has_end else "<")
@@ -173,7 +174,9 @@ def _time(seconds: float) -> str:
 
 
 def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance], decided: Merged) -> None:
-    """Show how far people agree with each other and with the filters. `tables`: those on whose rows people decide."""
+    """Show how far people agree with each other and with the filters. `tables` are those on whose rows people
+    decide.
+    """
     if not stances:
         st.info("Nobody has decided on a row yet.")
         return
