@@ -39,11 +39,11 @@ async def search(
     bounds: CallBounds | None = None,
     parallel: int = 1,
 ) -> SearchTree:
-    """Search one question and return the tree, without its costs (the caller counts those).
+    """Search one question and return the tree, without its costs, which the caller counts.
 
-    `calls` says how many model calls the search has made. Without `progress` nothing is ever enough: the search ends
-    with its budget, or with what it can try. `parallel` leaves are selected a round, kept apart by virtual loss: 1 but
-    for the tail of a run, since it costs solved questions per call.
+    `calls` returns how many model calls the search has made. Without `progress` the search ends with its budget, or
+    when nothing is left to try. `parallel` leaves are selected a round, kept apart by virtual loss: 1 but for the end
+    of a run, since it costs solved questions per call.
     """
     tree, bounds = Tree(question.question, decomposable=True, origin="policy"), bounds or CallBounds()
     expansion = Expansion(policy=policy, config=config, bounds=bounds, tree=tree)
