@@ -1,4 +1,4 @@
-"""The generic half of making data: the contract of a data set, the life of its rows, and the runs that make them. No
+"""The part of data generation that all data sets share: the contract of a data set, the life of its rows, and the runs.
 data set's name stands here; `engine` alone loads Beam."""
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""FanOutQA (Zhu et al., 2024), its development set: questions that fan out over many articles of Wikipedia.
+"""Read FanOutQA (Zhu et al., 2024), its development set: questions that fan out over many articles of Wikipedia.
 
     {"id": "…", "question": "…", "answer": {"Oslo": 1048, …} | ["…", …] | "…" | 7, "categories": ["…"],
      "decomposition": [{"question": "…", "answer": …, "depends_on": ["…"], "decomposition": [],

@@ -1,4 +1,4 @@
-"""MoreHopQA (Schnitzler et al., 2024): two-hop questions, the answer of which is reasoned on.
+"""Read MoreHopQA (Schnitzler et al., 2024): two-hop questions whose answers need a further step of reasoning.
 
     {"_id": "…", "question": "…", "answer": "…", "no_of_hops": 3, "context": [["Title", ["Sentence."]], …],
      "question_decomposition": [
