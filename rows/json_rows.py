@@ -1,4 +1,4 @@
-"""Streams rows of JSON: one value a line, one list, or one object around the list. A few MB are in memory at a time."""
+"""Stream rows of JSON: one value a line, one list, or one object around the list. A few MB are in memory at a time."""
 
 from __future__ import annotations
 

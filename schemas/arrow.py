@@ -55,9 +55,8 @@ def to_table(record: type[Record], rows: Sequence[Record]) -> pa.Table:
 
 
 def check_schema(record: type, schema: pa.Schema, *, source: object) -> Migration | None:
-    """Refuse a table that does not hold this record in a readable version, with exactly the columns of that version.
-
-    Returns the migration that brings its rows to the current version; None when they have it already.
+    """Raise an error for a table that does not hold this record in a readable version, with exactly that version's
+    columns. Returns the migration that brings its rows to the current version; None when they have it already.
     """
     metadata = schema.metadata or {}
     name = metadata.get(b"trailforge.record", b"").decode()
@@ -100,8 +99,9 @@ def iter_parquet(path: Path, record: type[Record]) -> Iterable[list[Record]]:
 
 
 def read_columns(path: Path, record: type, columns: Sequence[str]) -> pa.Table:
-    """Read some columns of a file. A file of the previous version is migrated row by row first. Raises as
-    `iter_parquet`."""
+    """Read some columns of a file. A file of the previous version is migrated row by row first. Raises what
+    `iter_parquet` raises.
+    """
     with _reading(path), pq.ParquetFile(path) as file:
         if check_schema(record, file.schema_arrow, source=path) is None:
             return file.read(columns=list(columns))
