@@ -66,7 +66,7 @@ class NamedSentence(NamedTuple):
 
 
 class NameFinder:
-    """Finds names in texts: capitalised runs of words, titles, and in questions all names that the passages have.
+    """Finds names in texts: runs of capitalised words, titles, and in questions all names that the passages have.
 
     A title or known name is found where it is capitalised as a title is, or in a question without any capitals.
     """
@@ -188,10 +188,9 @@ class PassageGraph:
         return len(self._transitions.indptr) - 1
 
     def page_rank(self, reset: np.ndarray, damping: float) -> np.ndarray:
-        """Return the probabilities of a random walk that goes on with probability `damping`, and else starts anew by
-        `reset`.
-
-        `reset`: shape (nodes,), at least one positive. A walk that finds no edge starts anew. The scores add up to 1.
+        """Return the probabilities of a random walk that continues with probability `damping`, and else restarts
+        according to `reset`, shape (nodes,), with at least one positive value. A walk that finds no edge restarts. The
+        scores add up to 1.
         """
         start = (1 - damping) / reset.sum() * reset
         before, scores, factor = np.zeros_like(start), start, 2.0
@@ -219,7 +218,7 @@ class PassageGraph:
 
 
 class KnownNames:
-    """The names of an index by their keys."""
+    """The names of an index, by the keys under which equal names are found."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self.keys = keys
@@ -270,7 +269,7 @@ _MOST_NODES = 1_000
 
 @runtime_checkable
 class LinkedIndex(Protocol):
-    """The interface of an index that is a graph, to look at it node by node."""
+    """The interface of an index that is a graph, for looking at it node by node."""
 
     @property
     def documents(self) -> Sequence[Document]:

@@ -69,7 +69,7 @@ class LinearRagConfig:
 
 
 class Reached(NamedTuple):
-    """A name that a question names, or that was reached from such a name."""
+    """A name in a question, or one that was reached from such a name."""
 
     score: float
     """Score of the name when it was last reached, by which passages are weighted."""

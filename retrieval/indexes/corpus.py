@@ -1,4 +1,4 @@
-"""The documents of a corpus: read from a file or a folder, cut into passages."""
+"""Read the documents of a corpus from a file or a folder, and cut them into passages."""
 
 from __future__ import annotations
 
@@ -138,8 +138,9 @@ def _fill(spans: Sequence[_Span], chunking: Chunking) -> Iterator[tuple[int, int
 
 
 def distinct(documents: Iterable[Document]) -> Iterator[Document]:
-    """Return each title and text once, numbered from 0: for documents whose ids are unique within their question
-    only."""
+    """Yield each title and text once, numbered from 0, for documents whose ids are unique within their question
+    only.
+    """
     seen: set[tuple[str, str]] = set()
     for document in documents:
         if (texts := (document.title, document.text)) not in seen:

@@ -1,4 +1,4 @@
-"""Builds a store from a source: rows to numbers, numbers to sorted columns, columns to files."""
+"""Build a store from a source: rows to numbers, numbers to sorted columns, columns to files."""
 
 from __future__ import annotations
 

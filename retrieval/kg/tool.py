@@ -142,11 +142,10 @@ async def keep_triples(
     sampling: Sampling | None = None,
     meter: Meter | None = None,
 ) -> tuple[KgTriple, ...]:
-    """Return at most five of the offered triples, chosen by a model and in its order. The model answers with their
-    numbers, so that it cannot invent any.
+    """Return at most five of the offered triples, chosen by a model and in its order.
 
-    Without offered triples no call is made. Raises `MalformedReply` when neither the reply nor its repair is such a
-    list.
+    The model answers with their numbers, so that it cannot invent any. Without offered triples no call is made. Raises
+    `MalformedReply` when neither the reply nor a second one is such a list.
     """
     if not offered:
         return ()
