@@ -1,4 +1,6 @@
-"""The model that a training begins with: a folder, a name that transformers knows, or `smollm2` from its package."""
+"""Load the model that a training begins with: a folder, a name that transformers knows, or `smollm2` from its
+package.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,8 @@ PACKAGED = "smollm2"
 
 
 def base_model(name: str) -> str:
-    """Return what transformers loads for a base model. `smollm2` is converted once and kept in the user's cache.
-
-    Raises `InvalidInput` for a folder without a model and for a name that is neither here nor can be fetched.
+    """Return what transformers loads for a base model. `smollm2` is converted once and stored in the user's cache.
+    Raises `InvalidInput` for a folder without a model and for a name that is neither here nor can be downloaded.
     """
     if name == PACKAGED:
         return str(packaged_weights())
@@ -71,7 +72,7 @@ def packaged_weights() -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """A model with its tokenizer, ready for our conversations."""
+    """A model with its tokenizer, prepared for our conversations."""
 
     name: str
     tokenizer: Any
@@ -82,9 +83,8 @@ class Base:
     """ChatML tokens that the model's tokenizer did not know. They have weights, which nothing has trained."""
 
     def check_learns(self, config: TrainerConfig) -> None:
-        """Check that the added tokens are learnt.
-
-        Raises `InvalidInput` when tokens were added and adapters are all that would be trained and kept.
+        """Raise `InvalidInput` when tokens were added and only adapters, which cannot learn them, would be trained and
+        saved.
         """
         if self.added and config.lora is not None:
             raise InvalidInput(
@@ -95,10 +95,11 @@ class Base:
 
 
 def load_base(name: str, *, attention: str | None = None) -> Base:
-    """Load a model to train or to evaluate. Both ChatML tokens are added where its tokenizer does not know them.
+    """Load a model to train or to evaluate.
 
-    The end of a turn begins as a copy of the token by which the model ended its texts so far, the start of one as the
-    mean of all tokens. Raises `InvalidInput` when there is no such model, or its tokenizer changes text.
+    Both ChatML tokens are added where its tokenizer does not know them. The end of a turn is initialised as a copy of
+    the token by which the model ended its texts so far, the start of one as the mean of all tokens. Raises
+    `InvalidInput` when there is no such model, or its tokenizer changes text.
     """
     tokenizer, model = _tokenizer(name), load_model(name, attention=attention)
     known, ended_with = len(tokenizer), tokenizer.eos_token_id
@@ -111,9 +112,8 @@ def load_base(name: str, *, attention: str | None = None) -> Base:
 
 
 def open_checkpoint(folder: str, ledger: Ledger) -> CheckpointClient:
-    """Open a folder's model in this process to answer requests, on the accelerator where there is one.
-
-    Raises as `load_base` does.
+    """Open a folder's model in this process to answer requests, on the accelerator where there is one. Raises what
+    `load_base` raises.
     """
     import torch
 
@@ -124,7 +124,7 @@ def open_checkpoint(folder: str, ledger: Ledger) -> CheckpointClient:
 
 
 def load_tokenizer(name: str) -> Any:
-    """Load a model's tokenizer, made ready for our conversations. Raises `InvalidInput` when that cannot be done."""
+    """Load a model's tokenizer, prepared for our conversations. Raises `InvalidInput` when that is impossible."""
     tokenizer = _tokenizer(name)
     _make_ready(tokenizer, name)
     return tokenizer
@@ -177,9 +177,8 @@ def _give_weights(model: Any, tokenizer: Any, added: Sequence[str], known: int, 
 
 
 def load_model(name: str, *, attention: str | None = None) -> Any:
-    """Load a causal language model in float32: what trains in bfloat16 keeps its weights in full precision.
-
-    `attention`: the kernel, as `training.config.Attention`. Raises `InvalidInput` when there is no such model, or no
+    """Load a causal language model in float32, since training in bfloat16 keeps its weights in full precision.
+    `attention` is the kernel, as `training.config.Attention`. Raises `InvalidInput` when there is no such model, or no
     such kernel.
     """
     import torch

@@ -41,7 +41,7 @@ from trailforge.training.token_episodes import TokenEpisode
 
 
 class AgentExecutor(AgentExecutorBase):
-    """The agent, under the name by which OpenRLHF looks for it in a file."""
+    """The agent for OpenRLHF, under the name by which OpenRLHF looks for it in a file."""
 
     async def execute(
         self,
@@ -53,9 +53,8 @@ class AgentExecutor(AgentExecutorBase):
         llm_engine: Any,
         images: Any = None,
     ) -> dict[str, Any]:
-        """Run an episode of at most `max_length` tokens, prompt included. `label`: its ground truth as JSON.
-
-        Raises as `search_episode` does, what the judge raises, and `InvalidInput` for a prompt in another template.
+        """Run an episode of at most `max_length` tokens, prompt included. `label` is its ground truth as JSON. Raises
+        what `search_episode` and the judge raise, and `InvalidInput` for a prompt in another chat template.
         """
         opening, truth, settings = read_opening(prompt), read_truth(label), named_settings()
         question = grammar_of(truth.protocol).question_of(opening[-1].content)

@@ -20,9 +20,8 @@ RewardFunction = Callable[..., list[float]]
 
 
 def reward_function(preset: str | None = None, protocol: str | None = None) -> RewardFunction:
-    """Make a reward function of one preset and protocol; None: those that each question names.
-
-    `preset`: a name, or a training preset's YAML file, whose judge is then asked. Raises `InvalidInput`.
+    """Return a reward function of one preset and protocol, by default those that each question names. `preset` is a
+    name, or a training preset's YAML file, whose judge is then asked. Raises `InvalidInput`.
     """
     scorer = scorer_of(preset, protocol)
 

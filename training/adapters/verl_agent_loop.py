@@ -30,7 +30,7 @@ from trailforge.training.scoring import read_messages, read_truth
 
 
 class SearchAgentLoop(AgentLoopBase):
-    """The agent loop: the agent searches, reads, goes on and answers, in the protocol of each question."""
+    """The agent loop for verl: the agent searches, reads, continues and answers, in the protocol of each question."""
 
     def __init__(self, *args: Any, search: Mapping[str, Any], **kwargs: Any) -> None:
         """`search`: as `SearchSettings`. Raises `InvalidInput` for other keys, and for what verl cannot do."""
@@ -45,10 +45,11 @@ class SearchAgentLoop(AgentLoopBase):
     async def run(
         self, sampling_params: dict[str, Any], priority: int = 0, **kwargs: Any
     ) -> AgentLoopOutput | list[AgentLoopOutput]:
-        """Run one episode on a row of the data set. Return none where its search failed, so that no mean counts it.
+        """Run one episode on a row of the data set.
 
-        verl fills its batch up with rows without loss. Its trainers without a TransferQueue cannot do that: they get
-        the episode without loss, and count what it is paid.
+        Returns none where its search failed, so that no mean includes it; verl fills its batch up with rows without
+        loss. Its trainers without a TransferQueue cannot do that: they get the episode without loss, and include its
+        reward.
         """
         server = _Server(self.server_manager, sampling_params, self.rollout_config.name, int(priority))
         started = time.perf_counter()

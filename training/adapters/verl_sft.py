@@ -1,4 +1,4 @@
-"""Rows of tokens for verl's supervised trainer, as `trailforge export --to verl --base-model MODEL` writes them:
+"""Rows of tokens for verl's supervised trainer, as `trailforge export --to verl --base-model MODEL` writes them.
 
     data.custom_cls.path=pkg://trailforge.training.adapters.verl_sft data.custom_cls.name=TokenDataset
 
@@ -18,7 +18,7 @@ from trailforge.schemas import InvalidInput
 
 
 class TokenDataset(torch.utils.data.Dataset[dict[str, Any]]):
-    """A data set of rows with `input_ids` and `loss_mask`, in the place of verl's `MultiTurnSFTDataset`."""
+    """A data set of rows with `input_ids` and `loss_mask`, which replaces verl's `MultiTurnSFTDataset`."""
 
     def __init__(
         self,

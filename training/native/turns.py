@@ -1,4 +1,4 @@
-"""How a model's chat template writes a turn with native calls, found by probing it: for reading what a model sampled.
+"""Find by probing how a model's chat template writes a turn with native calls, in order to read what a model sampled.
 
 A server reads thoughts and calls out of the sampled text by parsers that its start names. Here the template itself
 tells: a turn with a known thought and a known call is written, and what stands around them is what the model was taught
@@ -23,7 +23,7 @@ _OPENING = (NativeMessage(role="system", content="Rules."), NativeMessage(role="
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnForm:
-    """The marks of a turn, as a chat template writes it."""
+    """The marks around a turn's parts, as a chat template writes them."""
 
     end: str
     """The token that ends a turn of the agent."""
@@ -35,9 +35,8 @@ class TurnForm:
     """The key of a call's arguments, beside `name`."""
 
     def read(self, text: str) -> NativeMessage:
-        """Take apart what a model sampled, without its end, as a server does.
-
-        What does not have the form of a call stays in the text.
+        """Parse what a model sampled, without its end token, as a server does. What does not have the form of a call
+        stays in the text.
         """
         thought = ""
         if self.thought is not None:
@@ -80,9 +79,8 @@ def form_of(tokenizer: Any) -> TurnForm:
 
 
 def end_with_turns(tokenizer: Any) -> TurnForm:
-    """Make the token that ends a turn a tokenizer's end of sequence; return the form of its turns.
-
-    Raises as `form_of`.
+    """Make the token that ends a turn a tokenizer's end of sequence; returns the form of its turns. Raises what
+    `form_of` raises.
     """
     form = form_of(tokenizer)
     tokenizer.eos_token = form.end
