@@ -284,7 +284,8 @@ def _matched(folder: Path, settings: Any, pattern: RefusedPattern) -> list[str]:
     record = dataset_of(settings).inputs.record
     if pattern.field not in pattern_fields(record):
         raise InvalidInput(
-            f"sources of {settings.dataset} have {', '.join(pattern_fields(record))}", field=pattern.field
+            f"no such field; sources of {settings.dataset} have {', '.join(pattern_fields(record))}",
+            field=pattern.field,
         )
     compile_pattern(pattern.pattern)
     rows = read_rows([folder / shard.input for shard in settings.shards], record)

@@ -60,9 +60,13 @@ def demand(
     from trailforge.pipelines.sources import write_demand
 
     if kept is not None and pass_rate is None:
-        raise InvalidInput("holds the questions in a band: give --pass-rate", field="--kept")
+        raise InvalidInput(
+            "holds the questions in a band of pass rates; give the band with --pass-rate", field="--kept"
+        )
     if give_back is not None and pass_rate is None:
-        raise InvalidInput("caps what a band gives back: give --pass-rate", field="--give-back")
+        raise InvalidInput(
+            "caps the questions outside of a band of pass rates; give the band with --pass-rate", field="--give-back"
+        )
     keys = _keys(by)
     measured, episodes = read_attempts(evaluation, cell)
     asked = _asked(questions, columns)

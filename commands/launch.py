@@ -165,7 +165,7 @@ def _read_command(context: typer.Context, words: list[str]) -> dict[str, Any]:
     given: dict[str, Any] = command.make_context(" ".join(words[: len(words) - len(rest)]), rest).params
     for name in ("dry_run", "preview", "launcher", "launch", "print_files"):
         if given.get(name):
-            raise InvalidInput("has no place in what is launched", field=f"--{name.replace('_', '-')}")
+            raise InvalidInput("cannot be used in what is launched; leave it out", field=f"--{name.replace('_', '-')}")
     if given.get("redo"):
         raise InvalidInput("each start of what is launched would ask, and pay, again: run it by hand", field="--redo")
     return given

@@ -310,7 +310,7 @@ def read_settings(record: type[T], path: Path | None) -> T:
     except yaml.YAMLError as error:
         raise InvalidInput(f"not valid YAML: {str(error).splitlines()[0]}", file=path) from error
     if not isinstance(content, dict):
-        raise InvalidInput("expected a mapping of settings", file=path)
+        raise InvalidInput("expected a mapping of settings, one `name: value` a line", file=path)
     with located(file=path):
         return from_dict(record, content)
 

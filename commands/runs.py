@@ -191,7 +191,9 @@ def _request(dataset: DataSet, own: Mapping[str, Any], *, look: str, out: Path |
     from trailforge.flows import check_given, check_out
 
     if look and (given["redo"] or given["replace"]):
-        raise typer.BadParameter(f"changes a run that is there; {look} has none", param_hint="--redo, --replace")
+        raise typer.BadParameter(
+            f"changes an existing run, and {look} makes none; leave one of them out", param_hint="--redo, --replace"
+        )
     if out is None and not look:
         raise typer.BadParameter("needed, as the folder of the run", param_hint="--out")
     if out is not None:

@@ -36,7 +36,7 @@ def sql(
     from trailforge.pipelines.search import answer_sql, write_answer
 
     if out is not None and out.resolve().is_relative_to(folder.resolve()):
-        raise InvalidInput("lies in the folder that is asked; give a file elsewhere", file=out)
+        raise InvalidInput("lies in the folder that is queried; give a file elsewhere", file=out)
     count = write_answer(answer_sql(folder, query), form, out)
     if out is not None:
         print(f"{count:,} rows: {out}")

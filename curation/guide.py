@@ -162,7 +162,7 @@ def _texts(found: Any, path: Path, place: str) -> tuple[str, ...]:
 
 def _mapping(found: Any, path: Path, place: str) -> Mapping[str, Any]:
     if not isinstance(found, dict):
-        raise InvalidInput("expected a mapping", file=path, field=place)
+        raise InvalidInput("expected a mapping of names to values", file=path, field=place)
     return found
 
 

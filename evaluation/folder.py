@@ -204,8 +204,8 @@ def _refuse_strangers(folder: Path) -> None:
 def _join(folder: Path, earlier: Evaluation, wanted: Evaluation) -> Evaluation:
     if earlier.format == EARLIER and any(map(_had_papers_name, earlier.backends)):
         raise InvalidInput(
-            "it began when names of back ends said nothing of who built them; its report can be read, and what is new "
-            "goes into another --out",
+            "it is of an earlier version, whose names of back ends do not say whether a model built them; its report "
+            "can be read, and new episodes need another --out",
             file=folder,
         )
     for name in _FIXED:

@@ -108,7 +108,7 @@ class EvaluationConfig:
         """
         limit, named = context_tokens or self.context_tokens, tokenizer or self.tokenizer
         if limit and not named and "/" not in model:
-            raise InvalidInput("by which tokenizer are tokens counted? name the agent's model", field="--tokenizer")
+            raise InvalidInput("needed to count tokens; name the agent's model", field="--tokenizer")
         return replace(self, context_tokens=limit, tokenizer=named or (model if limit else ""))
 
 

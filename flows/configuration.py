@@ -100,7 +100,7 @@ def _by_quotas(config: C, inputs: RunInputs, demand: Path) -> tuple[C, RunInputs
     from trailforge.pipelines.sources import read_demand
 
     if not load_dataset(inputs.dataset).takes_demand:
-        raise InvalidInput("is of questions, and none are taken or made here; leave it out", field="demand")
+        raise InvalidInput("asks for questions, and this run neither takes nor makes any; leave it out", field="demand")
     searches, asked = getattr(config, "retrieval", None), read_demand(demand)
     if searches is not None:
         asked = asked.over(searches.kind)
@@ -130,7 +130,7 @@ def leave_out(
         from trailforge.pipelines.sources import read_audited
 
         if load_dataset(inputs.dataset).inputs.record is not Question:
-            raise InvalidInput("is of questions, and none are its input here; leave it out", field="audited")
+            raise InvalidInput("sets questions aside, and this run takes none; leave it out", field="audited")
         inputs = replace(inputs, audited=read_audited(audited))
         config = replace(config, audited=inputs.audited.hash)
     if verdicts:

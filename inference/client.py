@@ -122,7 +122,7 @@ class ModelClient:
     def __init__(self, config: ClientConfig, ledger: Ledger | None = None, link: LimitsLink | None = None) -> None:
         """`link`: to who holds the limits for several processes; without it this client alone does."""
         if not config.urls:
-            raise InvalidInput("no URL of a model server", field="model.url")
+            raise InvalidInput("no URL of a model server; give --model URL, or set it in the preset", field="model.url")
         self._config, self._ledger = config, ledger
         self.counters = Counters()
         self._thoughts = ThoughtReader(config.reasoning)

@@ -170,7 +170,7 @@ def read_rubric(config: JudgeConfig) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"cannot be read ({error})", file=path, field="judge.rubric") from error
     if missing := sorted(_PLACES - set(re.findall(r"\{\{(\w+)\}\}", text))):
-        raise InvalidInput(f"has no place {{{{{missing[0]}}}}}", file=path, field="judge.rubric")
+        raise InvalidInput(f"has no place {{{{{missing[0]}}}}} for a value; add it", file=path, field="judge.rubric")
     return text
 
 

@@ -80,7 +80,7 @@ def decide(
         if each.action != "fix" or each.field.split(".")[0] in fixed:
             continue
         if json.loads(each.value) == value_at(row, each.field):
-            raise InvalidInput("is that already", field=each.field)
+            raise InvalidInput("has that value already; fix nothing, or accept the row", field=each.field)
     if not (takes_back and _is_refused(row, so_far, check)):  # what is wrong already has to be mended somewhere
         _check(row, [*so_far, *new], check)
     append(folder, new)

@@ -108,7 +108,7 @@ def open_cached(folder: Path, stamp: Any) -> tuple[OpenRun, tuple[str, ...]]:
     """
     run, settings = open_run(folder), read_settings(folder)
     if settings is None:
-        raise InvalidInput("holds no run", file=folder)
+        raise InvalidInput("holds no run; give the folder of a run, or one with several", file=folder)
     if run.manifest is None:
         run = replace(run, books=books_so_far(folder, settings))
     return run, () if is_curated(settings) else decidable(run.dataset)

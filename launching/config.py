@@ -157,7 +157,7 @@ class LaunchConfig:
         if not posixpath.isabs(self.mount):
             raise InvalidInput(f"{self.mount!r}: expected an absolute path", field="mount")
         if self.use_cpu and self.sharding != "none":
-            raise InvalidInput("on the CPU the model is not sharded: none", field="sharding")
+            raise InvalidInput("on the CPU the model is not sharded; set it to none", field="sharding")
         _refuse_secrets(self.environment)
 
     @property
@@ -186,7 +186,10 @@ def _refuse_secrets(environment: Sequence[str]) -> None:
         if not (equals and name.isidentifier()):
             raise InvalidInput(f"{text!r}: expected NAME=VALUE", field="environment")
         if any(word in name.upper() for word in _SECRET_WORDS):
-            raise InvalidInput(f"{name} looks like a secret, which would stand in a file", field="environment")
+            raise InvalidInput(
+                f"{name} looks like a secret, which would stand in a file; leave it out, and set it where the job runs",
+                field="environment",
+            )
 
 
 def name_after(name: str, out: str) -> str:
@@ -216,7 +219,9 @@ def check_pods(out: str, config: LaunchConfig) -> None:
     volume = posixpath.normpath(config.mount)
     path = posixpath.normpath(posixpath.join(volume, out))
     if posixpath.commonpath([volume, path]) != volume:
-        raise InvalidInput(f"{path} is not on the volume, which is at {volume}: it would end with its pod", field="out")
+        raise InvalidInput(
+            f"{path} is not on the volume at {volume}, and would be lost with its pod; give a path on it", field="out"
+        )
 
 
 def option_value(command: Sequence[str], name: str) -> str | None:

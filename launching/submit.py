@@ -72,6 +72,8 @@ def _start(lines: Sequence[Sequence[str]], workdir: Path | None = None) -> None:
         try:
             done = subprocess.run(line, cwd=workdir, env={**os.environ, "PATH": path}, check=False)
         except FileNotFoundError as error:
-            raise InvalidInput(f"no program {line[0]!r} here, which hands work in", field="launcher") from error
+            raise InvalidInput(
+                f"no program {line[0]!r} here, which submits the job; run this where it is installed", field="launcher"
+            ) from error
         if done.returncode:
             raise ClusterError(f"{shlex.join(line)} ended with code {done.returncode}; its output says why")

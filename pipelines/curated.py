@@ -203,7 +203,10 @@ class Curator:
     def check_all_found(self) -> None:
         """Raise `InvalidInput` when a row that people decided on was not found."""
         for table, uid in sorted(self._rulings.keys() - self._found):
-            raise InvalidInput(f"a decision on row {uid} of {table}, which is not in this run")
+            raise InvalidInput(
+                f"a decision on row {uid} of {table}, which is not in this run; "
+                "withdraw it, or apply the log to its own run"
+            )
 
     def _follow(self, table: str, row: Any, lost: Place, file: str, position: int) -> CuratedRow:
         reason, uid = _OF[self._changed[lost]], uid_of(row)
@@ -283,7 +286,7 @@ def value_at(row: Any, path: str) -> Any:
     for step in path.split("."):
         at = {str(number): each for number, each in enumerate(at)} if isinstance(at, list) else at
         if not isinstance(at, dict) or step not in at:
-            raise InvalidInput("the row has no such field", field=path)
+            raise InvalidInput("the row has no such field; `trailforge show` lists its fields", field=path)
         at = at[step]
     return at
 

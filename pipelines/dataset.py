@@ -238,7 +238,9 @@ class DataSet:
         """Raises `InvalidInput` where it does not say how a stage runs, or what checks its rows."""
         unsaid = [f"stages.{stage.name}.run" for stage in self.stages if not stage.run] + ["checks"] * (not self.checks)
         if unsaid and not self.life:
-            raise InvalidInput("say it, or the `life` of its rows", file=self.name, field=unsaid[0])
+            raise InvalidInput(
+                "missing in the declaration; give it, or the `life` of its rows", file=self.name, field=unsaid[0]
+            )
         tables = {**self.tables, "rejected": Table(record=RejectedRow)}
         if self.life and self.conversations:
             told = tables[self.conversations]

@@ -301,7 +301,10 @@ def _dynasearcher(
     episode: Episode, truth: GroundTruth, constants: DynaSearcherConstants, nearest: Sequence[float | None]
 ) -> DynaSearcherReward:
     if truth.correct_options:
-        raise InvalidInput("the reward dynasearcher compares words, not options", field="answer_kind")
+        raise InvalidInput(
+            "the reward dynasearcher compares words, not options; use another reward for questions with options",
+            field="answer_kind",
+        )
     return dynasearcher_reward(
         prediction=episode.answer,
         golds=truth.target,

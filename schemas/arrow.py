@@ -61,7 +61,9 @@ def check_schema(record: type, schema: pa.Schema, *, source: object) -> Migratio
     metadata = schema.metadata or {}
     name = metadata.get(b"trailforge.record", b"").decode()
     if not name:
-        raise InvalidInput("not a trailforge table (no record name in its metadata)", file=source)
+        raise InvalidInput(
+            "not a trailforge table (no record name in its metadata); give a file that trailforge wrote", file=source
+        )
     version = metadata.get(b"trailforge.version", b"").decode()
     if name != stored_name(record) and not is_read(record, name, version):
         raise InvalidInput(f"holds {name} rows, expected {stored_name(record)}", file=source)
@@ -69,7 +71,11 @@ def check_schema(record: type, schema: pa.Schema, *, source: object) -> Migratio
     expected = arrow_schema(record)
     if migrate is None and not schema.equals(expected, check_metadata=False):
         odd = sorted(set(schema.names) ^ set(expected.names)) or ["types"]
-        raise InvalidInput(f"columns differ from {name} {version} in: {', '.join(odd)}", file=source, field=odd[0])
+        raise InvalidInput(
+            f"columns differ from {name} {version} in: {', '.join(odd)}; the file was changed, so make it again",
+            file=source,
+            field=odd[0],
+        )
     return migrate
 
 

@@ -164,7 +164,7 @@ class KlConfig:
         if self.start < 0 or (self.end is not None and self.end < 0):
             raise InvalidInput("must not be negative", field="start" if self.start < 0 else "end")
         if (self.annealing == "none") != (self.end is None):
-            raise InvalidInput("annealing wants an end, and an end wants annealing", field="annealing")
+            raise InvalidInput("annealing and end go together; give both, or neither", field="annealing")
         if self.annealing != "none" and not self.start:
             raise InvalidInput("annealing has to begin above 0, or no reference model is loaded", field="start")
 
@@ -237,7 +237,8 @@ class RlConfig(TrainerConfig):
             )
         if self.episodes_per_step % self.mini_batch:
             raise InvalidInput(
-                f"{self.episodes_per_step} episodes of a step cannot be parted into mini-batches of {self.mini_batch}",
+                f"{self.episodes_per_step} episodes of a step cannot be parted into mini-batches of "
+                f"{self.mini_batch}; take one that divides them",
                 field="mini_batch",
             )
 
@@ -271,10 +272,11 @@ class TrainPreset:
     def __post_init__(self) -> None:
         constants = self.reward.constants
         if self.judge is not None and not isinstance(constants, RSearchConstants):
-            raise InvalidInput(f"the reward {self.reward.kind} has no judge", field="judge")
+            raise InvalidInput(f"the reward {self.reward.kind} has no judge; leave this section out", field="judge")
         if isinstance(constants, MSearcherConstants) and constants.max_tokens != self.rl.max_tokens:
             raise InvalidInput(
-                f"{constants.max_tokens}, but episodes end at rl.max_tokens = {self.rl.max_tokens}",
+                f"{constants.max_tokens}, but episodes end at rl.max_tokens = {self.rl.max_tokens}; "
+                "give both the same number",
                 field="reward.max_tokens",
             )
 

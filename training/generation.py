@@ -243,7 +243,7 @@ def _end_ids(tokenizer: Any, model: Any) -> frozenset[int]:
     others = model.generation_config.eos_token_id
     found = {tokenizer.eos_token_id, *([others] if isinstance(others, int) else others or ())}
     if None in found:
-        raise InvalidInput("the tokenizer names no end-of-sequence token")
+        raise InvalidInput("the tokenizer names no end-of-sequence token; take a model whose tokenizer does")
     return frozenset(found)
 
 

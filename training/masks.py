@@ -173,7 +173,11 @@ def masked_tokens(
     special = special_tokens(tokenizer)
     for number, message in enumerate(messages):
         if found := [token for token in special if token in message.content]:
-            raise InvalidInput(f"message {number} holds the special token {found[0]}", field="messages")
+            raise InvalidInput(
+                f"message {number} holds the special token {found[0]}, which would end or forge "
+                "a turn; leave the row out",
+                field="messages",
+            )
     input_ids: list[int] = []
     labels: list[int] = []
     for piece in pieces(messages, train, frame_of(tokenizer)):

@@ -36,7 +36,7 @@ def base_model(name: str) -> str:
     path = Path(name)
     if path.is_dir():
         if not (path / "config.json").is_file():
-            raise InvalidInput("holds no model (config.json, weights, tokenizer)", file=path)
+            raise InvalidInput("holds no model (config.json, weights, tokenizer); give a folder that does", file=path)
         return str(path)
     if path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
         raise InvalidInput(f"no such folder; give one with a model, a model's name, or {PACKAGED}", file=path)
@@ -141,17 +141,27 @@ def load_own_tokenizer(name: str) -> Any:
     return tokenizer
 
 
+_FETCH_AGAIN = "fetch or copy its files again, or take another model"
+
+
+def _reason_of(error: Exception) -> str:
+    """The first line of what transformers says."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
 def _tokenizer(name: str) -> Any:
     from transformers import AutoTokenizer
 
     folder = Path(name)
     # Where config.json names a model, transformers would make an empty tokenizer of its kind.
     if folder.is_dir() and not any((folder / file).is_file() for file in _TOKENIZER_FILES):
-        raise InvalidInput(f"holds no tokenizer ({', '.join(_TOKENIZER_FILES)})", file=name)
+        raise InvalidInput(f"holds no tokenizer ({', '.join(_TOKENIZER_FILES)}); copy the model's there", file=name)
     try:
         return AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
-        raise InvalidInput("its tokenizer cannot be loaded", file=name) from error
+        raise InvalidInput(
+            f"its tokenizer cannot be loaded ({_reason_of(error)}); {_FETCH_AGAIN}", file=name
+        ) from error
 
 
 def _make_ready(tokenizer: Any, name: str) -> None:
@@ -189,4 +199,4 @@ def load_model(name: str, *, attention: str | None = None) -> Any:
     except ImportError as error:
         raise InvalidInput(f"{attention} is not installed here; install it, or take sdpa", field="attention") from error
     except (OSError, ValueError, json.JSONDecodeError) as error:
-        raise InvalidInput("its weights cannot be loaded", file=name) from error
+        raise InvalidInput(f"its weights cannot be loaded ({_reason_of(error)}); {_FETCH_AGAIN}", file=name) from error

@@ -199,4 +199,6 @@ def load_tokenizer(name: str) -> Any:
         return AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError, KeyError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InvalidInput(f"no tokenizer there ({first})", file=name) from error
+        raise InvalidInput(
+            f"no tokenizer there ({first}); give the folder or name of a model that has one", file=name
+        ) from error

@@ -301,7 +301,7 @@ def summarize(episodes: Sequence[AgentEpisode]) -> EpisodeSummary:
     `by_question` raises.
     """
     if not episodes:
-        raise InvalidInput("there are no episodes")
+        raise InvalidInput("there are no episodes to summarize; evaluate some questions first")
     questions = by_question(episodes)
     most = min(map(len, questions.values()))
     return EpisodeSummary(

@@ -121,13 +121,13 @@ def _band(dataset: str, name: str, band: Any, source: object) -> Band:
     if not known:
         of_run = f"{', '.join(OF_A_RUN)}, STAGE.{' and STAGE.'.join(OF_A_STAGE)}"
         figures = ", ".join(OF_A_WINDOW) if dataset == WINDOW else of_run
-        raise InvalidInput(f"no figure; there are {figures}", file=source, field=field)
+        raise InvalidInput(f"no figure has this name; there are {figures}", file=source, field=field)
     try:
         read = from_dict(Band, band)
     except InvalidInput as error:
         raise InvalidInput(f"expected least and most, or one of them ({error})", file=source, field=field) from error
     if read == Band():
-        raise InvalidInput("a band without any bound", file=source, field=field)
+        raise InvalidInput("a band without any bound; give least, most or both", file=source, field=field)
     if read.least is not None and read.most is not None and read.least > read.most:
-        raise InvalidInput("least is more than most", file=source, field=field)
+        raise InvalidInput("least is more than most; exchange them", file=source, field=field)
     return read

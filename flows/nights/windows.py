@@ -144,7 +144,7 @@ def read_plan(folder: Path) -> WindowPlan:
     """Read the plan with which a window was begun. Raises `OutputError` where no plan can be read."""
     plan = read_record(folder / PLAN, WindowPlan)
     if plan is None:
-        raise OutputError(f"{folder} holds no window")
+        raise OutputError(f"{folder} holds no window (no plan.json); give the folder of a day of a nightly root")
     return plan
 
 
@@ -211,7 +211,9 @@ def find_files(patterns: Iterable[str]) -> list[Path]:
     for pattern in patterns:
         names = sorted(glob.glob(pattern, recursive=True)) if glob.has_magic(pattern) else [pattern]
         if not names:
-            raise InvalidInput("no file is called so", file=pattern, field="documents")
+            raise InvalidInput(
+                "no file matches this name or pattern; see where the files are", file=pattern, field="documents"
+            )
         found |= dict.fromkeys(names)
     return [Path(name) for name in found]
 

@@ -91,9 +91,12 @@ class AgentGeneratorConfig:
         if self.memory.draws < 0:
             raise InvalidInput("must be 0 or more", field="memory.draws")
         if self.draws > 1 and self.temperature <= 0:
-            raise InvalidInput(f"{self.draws} draws at {self.temperature:g} are one draw", field="temperature")
+            raise InvalidInput(
+                f"{self.draws} draws at {self.temperature:g} are one draw; raise it, or ask for one draw",
+                field="temperature",
+            )
         if self.browses and self.style != "chat":
-            raise InvalidInput(f"{self.agent} talks in turns of a chat", field="style")
+            raise InvalidInput(f"{self.agent} talks in turns of a chat; set style: chat", field="style")
         if self._is_published:
             published_grammar(self.agent)
 
@@ -113,7 +116,9 @@ class AgentGeneratorConfig:
         boxed = {"boxed": True} if "boxed" in known else {}
         try:
             if aside := sorted(_SAMPLING & self.settings.keys()):
-                raise InvalidInput("stands in the generator itself", field=aside[0])
+                raise InvalidInput(
+                    "is a field of the generator itself; give it there and not in its settings", field=aside[0]
+                )
             numbers = from_dict(record, boxed | self.settings)
             return replace(numbers, temperature=self.temperature, top_p=self.top_p)
         except InvalidInput as error:

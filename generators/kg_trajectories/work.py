@@ -61,7 +61,7 @@ def open_context(work: ModelWork, client: ModelClient) -> KgContext:
     """Open what all questions share. Raises an error when the index or the graph does not exist."""
     config = work.config
     if not config.kg:
-        raise InvalidInput("no knowledge graph", field="kg")
+        raise InvalidInput("no knowledge graph; give --kg, a folder that `trailforge kg build` made", field="kg")
     return KgContext(
         **work.shared(client),
         config=config.generator,

@@ -83,7 +83,9 @@ class Parameters:
                 raise InvalidInput(f"{unknown[0]!r} is never sent; choose of {', '.join(KNOWN)}", field=setting)
         sent = [self.rename.get(name, name) for name in KNOWN if name not in self.omit]
         if twice := next((name for name in sent if sent.count(name) > 1 or name in ("model", "messages")), None):
-            raise InvalidInput(f"two parameters would be called {twice!r}", field="rename")
+            raise InvalidInput(
+                f"two parameters would be called {twice!r}; rename one of them otherwise", field="rename"
+            )
 
     @property
     def reply_settings(self) -> dict[str, Any]:

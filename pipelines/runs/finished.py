@@ -116,7 +116,8 @@ class OpenRun:
             if declared is not None and declared.__name__ == record:
                 return declared
             raise InvalidInput(
-                f"table of {record or 'unknown'} records, which this trailforge does not know", file=name
+                f"table of {record or 'unknown'} records, which this trailforge does not know; upgrade trailforge",
+                file=name,
             )
         return getattr(schemas, record)
 
@@ -264,7 +265,7 @@ def no_run(folder: Path) -> InvalidInput:
         if _is_of_training_set(parse_json((folder / MANIFEST).read_bytes())):
             problem = "a training set, and no run; `trailforge train`, `export` and `evaluate` read it"
             return InvalidInput(problem, file=folder)
-    return InvalidInput(f"not a run folder (no {RUN})", file=folder)
+    return InvalidInput(f"not a run folder (no {RUN}); give the --out of a command that makes data", file=folder)
 
 
 def _is_of_training_set(manifest: Any) -> bool:

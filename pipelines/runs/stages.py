@@ -70,11 +70,14 @@ def stage_receipts(dataset: DataSet, folder: Path, settings: Settings) -> list[R
     found: list[Receipt] = []
     for stage in planned_stages(dataset, folder, settings):
         if stage.shards is None:
-            raise CountMismatch(f"stage {stage.name} has not begun")
+            raise CountMismatch(f"stage {stage.name} has not begun; run the command of the run again")
         receipts = {shard.name: finished_receipt(folder, shard) for shard in stage.shards}
         missing = [name for name, receipt in receipts.items() if receipt is None]
         if missing:
-            raise CountMismatch(f"{len(missing)} of {len(stage.shards)} shards have no receipt, first {missing[0]}")
+            raise CountMismatch(
+                f"{len(missing)} of {len(stage.shards)} shards have no receipt, first {missing[0]}; "
+                "run the command of the run again"
+            )
         found += [receipt for receipt in receipts.values() if receipt is not None]
     return found
 

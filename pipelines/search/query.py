@@ -85,7 +85,7 @@ def parse_search(text: str) -> list[Term]:
         terms.append(_read_term(match))
         at = match.end()
     if not any(term.value for term in terms):
-        raise InvalidInput("nothing to search for", field=FIELD)
+        raise InvalidInput("nothing to search for; give words, or FIELD:VALUE", field=FIELD)
     found = list(dict.fromkeys(terms))
     if sum(term.is_like for term in found) > 1:
         raise InvalidInput("looks for rows like one other row, not like several: leave one `like:` out", field=FIELD)

@@ -246,4 +246,7 @@ def read_paragraphs(path: Path, column_map: Mapping[str, str] | None = None) -> 
             found = found or bool(question.paragraphs)
             yield from question.paragraphs
     if not found:
-        raise InvalidInput("no question of it brings paragraphs to search", file=path)
+        raise InvalidInput(
+            "no question of it brings paragraphs to search; give a file of passages, or questions that have some",
+            file=path,
+        )

@@ -185,7 +185,9 @@ def take_by_quota(
             traits.append(traits_of(row))
     taken = {places[each] for each in pick(traits, demand, wanted)}
     if places and not taken:
-        raise NothingLeft("no question is one that a quota of --demand asks for")
+        raise NothingLeft(
+            "no question is one that a quota of --demand asks for; give other questions, or a quota without keys"
+        )
     for place, row in enumerate(read()):
         if place in taken or not isinstance(row, Question) or not may_ask(row):
             yield row

@@ -119,7 +119,10 @@ class SearchClient:
         reply = await self._ask(wire.RETRIEVE, asked)
         rows = reply.get("result") if isinstance(reply, dict) else None
         if not isinstance(rows, list) or len(rows) != len(queries) or not all(isinstance(row, list) for row in rows):
-            raise RetrievalError(f"{self.url}{wire.RETRIEVE}: what it answers is no result for {len(queries)} queries")
+            raise RetrievalError(
+                f"{self.url}{wire.RETRIEVE}: what it answers is no result for {len(queries)} queries; "
+                "is this a search server?"
+            )
         try:
             return [wire.read_rows(row) for row in rows]
         except ValueError as error:
@@ -156,7 +159,9 @@ class SearchClient:
         """
         reply = await self._ask(wire.HEALTH, None)
         if not isinstance(reply, dict):
-            raise RetrievalError(f"{self.url}{wire.HEALTH}: what it answers is no object")
+            raise RetrievalError(
+                f"{self.url}{wire.HEALTH}: what it answers is no JSON object; is this a search server?"
+            )
         return reply
 
     async def _ask(self, path: str, asked: dict[str, Any] | None) -> Any:
@@ -215,7 +220,7 @@ class _Line(LoopThread):
         except TimeoutError:
             raise Passing("no reply in time") from None
         except aiohttp.InvalidURL:
-            raise RetrievalError(f"{url}: this is no address") from None
+            raise RetrievalError(f"{url}: this is no address of a server; give one as http://HOST:PORT") from None
         except (aiohttp.ClientError, OSError) as error:
             is_unreachable = isinstance(error, aiohttp.ClientConnectorError)
             raise Passing(first_line(str(error)) or type(error).__name__, is_unreachable=is_unreachable) from None

@@ -89,7 +89,7 @@ def test_a_fix_that_changes_nothing_is_none(tmp_path: Path) -> None:
         ("answer_aliases", '["a","b"]'),
         ("messages.1.role", "assistant"),
     ):
-        with pytest.raises(InvalidInput, match=f"'{field}': is that already"):
+        with pytest.raises(InvalidInput, match=f"'{field}': has that value already"):
             say(tmp_path, make_fix(ROW, field, text))
     say(tmp_path, make_fix(ROW, "answer", "Lübeck"))
     say(tmp_path, make_fix(ROW, "answer", "Kiel"), who="ben")

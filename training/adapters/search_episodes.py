@@ -97,7 +97,9 @@ def settings_of(path: str) -> SearchSettings:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InvalidInput(f"cannot be read as YAML ({error})", file=path) from error
     if not isinstance(section, dict):
-        raise InvalidInput("expected settings of the search", file=path)
+        raise InvalidInput(
+            "expected settings of the search, as `trailforge export` writes them to search.yaml", file=path
+        )
     with located(file=path):
         return read_settings(section)
 

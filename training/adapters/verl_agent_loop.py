@@ -67,7 +67,8 @@ class SearchAgentLoop(AgentLoopBase):
         room = self.rollout_config.prompt_length
         if len(episode.prompt_ids) > room:
             raise InvalidInput(
-                f"a prompt of {len(episode.prompt_ids)} tokens, and the limit is {room}", field="data.max_prompt_length"
+                f"a prompt of {len(episode.prompt_ids)} tokens, and the limit is {room}; raise it",
+                field="data.max_prompt_length",
             )
         if episode.failed and self.config.transfer_queue.enable:
             return []

@@ -98,7 +98,10 @@ def export(
         )
         made.text("README.md", TRAINERS[to](made))
         if not made.rows:
-            raise InvalidInput(f"holds no rows that {to} takes", file=folder)
+            raise InvalidInput(
+                f"holds no rows that {to} takes; make a set with other tables, or export to another trainer",
+                file=folder,
+            )
     return made.rows
 
 

@@ -17,7 +17,9 @@ class NativeRows:
         """Raises `InvalidInput` for a model without a chat template, which writes calls."""
         self._tokenizer = load_tokenizer(base_model)
         if self._tokenizer.chat_template is None:
-            raise InvalidInput(f"{base_model} has no chat template, which writes calls", field="base_model")
+            raise InvalidInput(
+                f"{base_model} has no chat template, which writes calls; name a model that has one", field="base_model"
+            )
 
     def of(self, row: SftRow) -> Iterator[MaskedTokens]:
         """Return the tokens of a row. Raises `InvalidInput`, naming the row, as `native_tokens` does."""

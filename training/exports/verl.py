@@ -105,7 +105,7 @@ class VerlOptions:
             if getattr(self, name) < 1:
                 raise InvalidInput("has to be 1 or more", field=name)
         if not 0.0 < self.memory < 1.0:
-            raise InvalidInput("a share between 0 and 1", field="memory")
+            raise InvalidInput("expected a share between 0 and 1", field="memory")
         if self.devices_per_node % self.tensor_parallel or self.devices_per_node % self.sequence_parallel:
             raise InvalidInput(
                 f"{self.devices_per_node} devices cannot be parted into groups of {self.tensor_parallel} and of "

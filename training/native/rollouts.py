@@ -60,7 +60,10 @@ def opening_ids(tokenizer: Any, prompt: Sequence[ChatMessage], limits: RolloutLi
     config = episode_config(limits, 0, 1)
     turns = writing_of("native").opening(question_in(prompt), config.max_calls)
     if found := [token for token in special_tokens(tokenizer) for turn in turns if token in turn.content]:
-        raise InvalidInput(f"holds the special token {found[0]}", field="prompt")
+        raise InvalidInput(
+            f"holds the special token {found[0]}, which would end or forge a turn; leave the question out",
+            field="prompt",
+        )
     conversation = NativeConversation(tools=TOOLS_JSON, messages=turns)
     text = render(tokenizer, conversation, len(turns), own_template(tokenizer), add_generation_prompt=True)
     return tokenizer.encode(text, add_special_tokens=False)
@@ -96,7 +99,8 @@ class _NativeWriter(TokenWriter):
         end = whole.find(self._form.end, len(self._shown))
         if not whole.startswith(self._shown) or end < 0:
             raise InvalidInput(
-                "the chat template shows earlier turns otherwise than before, so that an episode is no one sequence",
+                "the chat template shows earlier turns otherwise than before, so that an episode is no one sequence; "
+                "take another model",
                 field="chat_template",
             )
         return self._tokenizer.encode(whole[end + len(self._form.end) :], add_special_tokens=False)

@@ -122,7 +122,9 @@ def _served(
             )
         text = written[len(prompt) :].rstrip()
         if not any(text.endswith(token) for token in ends):
-            raise InvalidInput("the chat template ends a turn with no token of its own", field="chat_template")
+            raise InvalidInput(
+                "the chat template ends a turn with no token of its own; take another model", field="chat_template"
+            )
         if train[turn] and message.reasoning.strip() not in text:
             raise InvalidInput(
                 "the chat template does not write the thoughts of a turn, which the model wrote; take tags "

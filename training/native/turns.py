@@ -74,7 +74,9 @@ def form_of(tokenizer: Any) -> TurnForm:
     """
     template = own_template(tokenizer)
     if template is None:
-        raise InvalidInput("the model has no chat template, which writes calls", field="chat_template")
+        raise InvalidInput(
+            "the model has no chat template, which writes calls; take a model that has one", field="chat_template"
+        )
     return _probed(_Probe(tokenizer, template, (template, str(tokenizer.bos_token))))
 
 
@@ -109,7 +111,10 @@ class _Probe:
         prompt = render(self.tokenizer, conversation, len(_OPENING), self.template, add_generation_prompt=True)
         whole = render(self.tokenizer, conversation, len(_OPENING) + 1, self.template)
         if not whole.startswith(prompt):
-            raise InvalidInput("the chat template begins a turn otherwise than it shows it", field="chat_template")
+            raise InvalidInput(
+                "the chat template begins a turn otherwise than it shows it later; take another model",
+                field="chat_template",
+            )
         return whole[len(prompt) :].rstrip()
 
     def check_keeps(self, turn: NativeMessage, *, thinks: bool) -> None:
@@ -121,7 +126,7 @@ class _Probe:
         if forgets or not render(self.tokenizer, conversation, 6, self.template).startswith(before):
             raise InvalidInput(
                 "the chat template shows a turn otherwise once results follow it, as without its thought, so that an "
-                "episode is no one sequence to train",
+                "episode is no one sequence to train; take another model",
                 field="chat_template",
             )
 
@@ -131,13 +136,17 @@ def _probed(probe: _Probe) -> TurnForm:
     spoken = probe.written(NativeMessage(role="assistant", content=_SAID, reasoning=_THOUGHT))
     end = next((each for each in special_tokens(probe.tokenizer) if spoken.endswith(each)), "")
     if not end or _SAID not in spoken:
-        raise InvalidInput("the chat template ends a turn with no token of its own", field="chat_template")
+        raise InvalidInput(
+            "the chat template ends a turn with no token of its own; take another model", field="chat_template"
+        )
     thought = None
     if _THOUGHT in spoken:
         before, _, after = spoken.partition(_THOUGHT)
         thought = before.strip(), after.partition(_SAID)[0].strip()
         if not thought[1]:
-            raise InvalidInput("the chat template does not say where a thought ends", field="chat_template")
+            raise InvalidInput(
+                "the chat template does not say where a thought ends; take another model", field="chat_template"
+            )
     called = ToolCall(id="probe0000", name=_TOOL, arguments=json.dumps(_ARGUMENTS))
     given = NativeMessage(role="assistant", content="", reasoning=_THOUGHT, tool_calls=(called,))
     text = probe.written(given).removesuffix(end)

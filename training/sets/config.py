@@ -200,4 +200,4 @@ class ViewConfig:
                 raise InvalidInput(f"{share.part}: expected a weight above 0, got {share.weight}", field="mix")
         for share in self.mix:
             if sum(other.part == share.part for other in self.mix) > 1:
-                raise InvalidInput(f"{share.part} has two weights", field="mix")
+                raise InvalidInput(f"{share.part} has two weights; give it one", field="mix")

@@ -173,7 +173,9 @@ def rows_of(folder: Path, table: str, split: Split, record: type[Row]) -> list[R
     """
     rows = list(open_set(folder).rows(table, split, record))
     if not rows:
-        raise InvalidInput(f"no rows in {table}/{split}", file=folder)
+        raise InvalidInput(
+            f"no rows in {table}/{split}; make the set with `training-set` from runs that have some", file=folder
+        )
     return rows
 
 

@@ -47,11 +47,11 @@ def read_mixture(mix: Sequence[Share], given: Sequence[Mixed]) -> Mixture:
         raise InvalidInput(f"{unknown[0]!r} is nothing that is mixed here; there are {known}", field="mix")
     part_of = {found.origin: part for part, found in own.items() if found is not None}
     if len(part_of) < len(own):
-        raise InvalidInput("a run has two weights", field="mix")
+        raise InvalidInput("a run has two weights; give it one", field="mix")
     named = {share.part for share in mix} & datasets
     for each in given:
         if each.origin not in part_of and each.dataset not in named:
-            raise InvalidInput(f"no weight for {each.path} ({each.dataset})", field="mix")
+            raise InvalidInput(f"no weight for {each.path} ({each.dataset}); add one with --mix", field="mix")
         part_of.setdefault(each.origin, each.dataset)
     if idle := sorted(named - set(part_of.values())):
         raise InvalidInput(f"{idle[0]}: each of its runs has a weight of its own", field="mix")

@@ -51,7 +51,7 @@ def open_runs(folders: Sequence[Path]) -> list[FinishedRun]:
     twice.
     """
     if not folders:
-        raise InvalidInput("no run given")
+        raise InvalidInput("no run given; name the folders of finished runs")
     runs = [open_run(folder) for folder in folders]
     folder_of: dict[str, Path] = {}
     for run in runs:

@@ -69,7 +69,7 @@ def open_folder(out: Path, settings: Mapping[str, Any], *, resume: bool) -> Path
     """
     kept = out / SETTINGS
     if out.exists() and not out.is_dir():
-        raise OutputError(f"{out} is a file")
+        raise OutputError(f"{out} is a file; give a folder")
     if kept.exists():
         if not resume:
             raise OutputError(f"{out} holds a training; go on with --resume, or give another folder")
@@ -86,7 +86,7 @@ def open_folder(out: Path, settings: Mapping[str, Any], *, resume: bool) -> Path
         out.mkdir(parents=True, exist_ok=True)
         _write_json(kept, settings)
     except OSError as error:
-        raise OutputError(f"cannot write to {out}: {error.strerror}") from error
+        raise OutputError(f"cannot write to {out}: {error.strerror}; give another folder") from error
     return None
 
 

@@ -69,7 +69,9 @@ def train_sft(
     if template is not None:
         base.tokenizer.chat_template = template  # with which the model is saved, as it is served with it
     if not examples:
-        raise InvalidInput(f"no conversation has a token to train within {config.max_tokens}", file=training_set)
+        raise InvalidInput(
+            f"no conversation has a token to train within {config.max_tokens}; raise sft.max_tokens", file=training_set
+        )
     decided = {"config": weight_settings(config)}
     checkpoint = begin("sft", source, training_set, out, decided, max_steps=max_steps, resume=resume)
     trainer = _trainer(base, examples, arguments, config)
@@ -120,7 +122,9 @@ def tokenise(
             if template is None:
                 made = [masked_tokens(tokenizer, row.messages, row.train, unlearnt)]
             elif unlearnt:
-                raise InvalidInput("mistakes are masked in our own template alone", field="spans")
+                raise InvalidInput(
+                    "mistakes are masked in our own template alone; make the set with `--mistakes train`", field="spans"
+                )
             else:
                 made = native_tokens(tokenizer, conversation_of(row), row.train, template)
         except InvalidInput as error:
@@ -188,7 +192,7 @@ def train_dpo(
     tokenizer = load_tokenizer(source)
     examples, too_long = tokenise_pairs(tokenizer, rows, config.max_tokens)
     if not examples:
-        raise InvalidInput(f"no pair fits into {config.max_tokens} tokens", file=training_set)
+        raise InvalidInput(f"no pair fits into {config.max_tokens} tokens; raise dpo.max_tokens", file=training_set)
     check_memory(source, config, 2 * config.max_tokens, with_reference=True)  # both conversations at once
     model = load_model(source, attention=config.attention)
     decided = {"config": weight_settings(config)}

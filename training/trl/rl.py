@@ -244,10 +244,11 @@ def check_questions(rows: Sequence[RlRow], config: RlConfig) -> None:
     """Raise `InvalidInput` when the questions do not fill one step, or two have the same id."""
     if len(rows) < config.prompts_per_step:
         raise InvalidInput(
-            f"{len(rows)} questions, and a step takes {config.prompts_per_step}", field="rl.prompts_per_step"
+            f"{len(rows)} questions, and a step takes {config.prompts_per_step}: give more, or lower it",
+            field="rl.prompts_per_step",
         )
     if len({row.uid for row in rows}) < len(rows):
-        raise InvalidInput("two questions have the same id", field="uid")
+        raise InvalidInput("two questions have the same id; make the training set again", field="uid")
     if left := len(rows) % config.prompts_per_step:
         log(f"the last {left} of {len(rows)} questions do not fill a step of {config.prompts_per_step}: left out")
 

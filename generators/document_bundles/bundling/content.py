@@ -62,7 +62,8 @@ class ContentConfig:
         """Raises `InvalidInput` for a language that cannot be told."""
         if unknown := sorted(set(self.languages) - COMMON_WORDS.keys()):
             raise InvalidInput(
-                f"cannot tell {', '.join(unknown)}; known: {', '.join(sorted(COMMON_WORDS))}", field="languages"
+                f"cannot recognise {', '.join(unknown)}; known languages: {', '.join(sorted(COMMON_WORDS))}",
+                field="languages",
             )
 
 
