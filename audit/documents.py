@@ -29,7 +29,9 @@ class WantedDocument:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Return all sentences of the document's text, or the annotated ones where no more of the document is known."""
+        """Return the document with every passage of the same title taken for it, even those in other words than the
+        wanted text.
+        """
         has_paragraph = self.text != " ".join(self.document.facts)
         return tuple(split_sentences(self.text)) if has_paragraph else self.document.facts
 

@@ -39,7 +39,9 @@ def summarise(manifest: AuditManifest) -> str:
 
 
 def describe_audit(manifest: AuditManifest, rows: Sequence[AuditedQuestion]) -> str:
-    """Return the report as Markdown."""
+    """Return the report of an audit as Markdown: its reasons with shares, which searches find documents, and
+    examples.
+    """
     searched = "each question's own paragraphs" if manifest.passages is None else f"{manifest.passages:,} passages"
     answered = sum(row.can_be_answered for row in rows)
     asked = f", {visible(manifest.model)} was asked" if manifest.model else ""

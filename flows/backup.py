@@ -36,7 +36,7 @@ Shown = Callable[[Iterable[Path], str, int], Iterable[Path]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackedUpFile:
-    """A file of a backup."""
+    """A file of a backup, with its path and hash."""
 
     path: str
     """Path in the folder that was backed up, with `/`; `prefect.db` may be Prefect's database."""

@@ -51,7 +51,7 @@ class PlannedRun:
 
     @property
     def asks_model(self) -> bool:
-        """Tell whether a stage of the run calls a model."""
+        """Tell whether a stage of the planned run calls a model."""
         stages = load_dataset(self.dataset).stages
         return any(
             stage.asks_model and (stage.is_wanted is None or resolve(stage.is_wanted)(self.config)) for stage in stages

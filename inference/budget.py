@@ -71,7 +71,7 @@ class Reservation:
         total.add(self._usage)
 
     def leave(self) -> None:
-        """Stop counting in a sum."""
+        """Stop counting in a sum, to which the reservation was joined."""
         if self._sum is not None:
             self._sum.add(self._usage, -1)
         self._sum = None

@@ -36,7 +36,7 @@ class Prompts:
         return _pools(self._packages, name)
 
     def phrases(self, name: str) -> Any:
-        """Return the content of `name`.yaml."""
+        """Return the parsed content of `name`.yaml."""
         return _parsed(self._packages, name)
 
     def version(self, names: Sequence[str], *, pools: str = "connectives") -> str:

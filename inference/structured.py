@@ -33,7 +33,7 @@ class Client(Protocol):
     """The interface of anything that answers requests."""
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
-        """Answer one request."""
+        """Return the reply to one request."""
         ...
 
 

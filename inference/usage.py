@@ -39,7 +39,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Calls, tokens and cost, summed over calls."""
+    """Numbers of calls and tokens, with their cost, summed over calls."""
 
     calls: int = 0
     prompt_tokens: int = 0

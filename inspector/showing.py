@@ -119,7 +119,7 @@ _REJECTED = ShownTable(name="rejected", title="Rejected rows", describe=lambda r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """The rows of one table that a search found."""
+    """The rows of one table that a search found, by row number."""
 
     table: str
     numbers: tuple[int, ...]

@@ -101,7 +101,7 @@ _NODE_ID = re.compile(r"(?!(?:nodes|edges)$)[a-z0-9_]+", re.IGNORECASE | re.ASCI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanProblem:
-    """A rule that a plan breaks."""
+    """A rule that a search plan breaks, with a message."""
 
     kind: PlanProblemKind
     message: str

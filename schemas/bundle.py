@@ -173,7 +173,7 @@ class PlanEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterScore:
-    """The score that one filter gave a row."""
+    """The score that one filter gave a row, with the reason where it rejects."""
 
     name: str
     score: float

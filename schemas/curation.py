@@ -90,7 +90,7 @@ class RefusedPattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
-    """A value that a person set for a field."""
+    """A value that a person set for a field of a row."""
 
     field: str
     value: str

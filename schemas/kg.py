@@ -19,7 +19,7 @@ same words in another order, it agrees without a bracket or up to a comma, or it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgEntity:
-    """A node of the graph."""
+    """An entity of a knowledge graph, with its id, names and number of triples."""
 
     id: str
     label: str

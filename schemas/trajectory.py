@@ -70,7 +70,7 @@ class NativeConversation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextSpan:
-    """A part of one turn that has one function."""
+    """A part of one turn, by character offsets, that has one function such as a claim or a query."""
 
     message: int
     """Position of the turn in the conversation."""

@@ -162,7 +162,7 @@ class EpisodeWriter:
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Write what is left, and stop."""
+        """Write the episodes that still wait, and stop the writer."""
         self._closing.set()
         self._thread.shutdown()
 

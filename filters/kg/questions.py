@@ -288,7 +288,7 @@ class AcceptedQuestions:
     by_fact: defaultdict[tuple[str, str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, row: KgQuestion) -> None:
-        """Add an accepted question."""
+        """Add an accepted question, so that later ones are compared with it."""
         self.by_words.setdefault(normalize_answer(row.question), row.uid)
         for fact in _facts(row):
             self.by_fact[fact].append(row.uid)

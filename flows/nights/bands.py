@@ -40,7 +40,7 @@ Bands = Mapping[str, Mapping[str, Band]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breach:
-    """A figure that is outside of its band."""
+    """A figure of a run that is outside of its band, with the band's limits."""
 
     dataset: str
     figure: str

@@ -77,7 +77,7 @@ _PLAN = "plan"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentContext(RunContext):
-    """Everything that all questions of a run share."""
+    """What all questions of a run share: model client, settings, retrieval and perhaps a knowledge graph."""
 
     config: AgentRunConfig
     retrieval: Retrieval

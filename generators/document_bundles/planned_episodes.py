@@ -133,7 +133,7 @@ class PlannedEpisodeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeContext(RunContext):
-    """Everything that all questions of a run share."""
+    """What all questions of a run share when episodes are made: model client, settings, search tools and judge."""
 
     config: PlannedEpisodeConfig
     tools: Tools

@@ -140,7 +140,7 @@ class BundleWriterConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleContext(RunContext):
-    """Everything that all bundles of a run share."""
+    """What all bundles of a run share when questions are written: model client, settings and judge."""
 
     config: BundleWriterConfig
     judge: AnswerJudgeOptions = field(default_factory=AnswerJudgeOptions)

@@ -65,7 +65,7 @@ class KgWriterConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgQuestionContext(RunContext):
-    """Everything that all questions of a run share."""
+    """What all questions of a run share when facts are put into words: model client, settings and the graph's date."""
 
     config: KgWriterConfig
     as_of: str

@@ -149,14 +149,16 @@ class KgGeneratorConfig:
 
     @property
     def constants(self) -> DynaSearcherConstants:
-        """Return the constants of the reward."""
+        """Return the constants of DynaSearcher's reward."""
         printed = PAPER if self.reward == "paper" else DEFAULT
         return replace(printed, recall_similarity=self.recall_similarity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgContext(RunContext):
-    """Everything that all questions of a run share."""
+    """What all questions of a run share when episodes are made: model client, settings, documents and knowledge
+    graph.
+    """
 
     config: KgGeneratorConfig
     retrieval: Retrieval

@@ -249,7 +249,7 @@ def derive(rows: Sequence[KgTrajectory], question: Question, config: KgRunConfig
 
 
 def choose(rows: Sequence[KgTrajectory], question: Question, config: KgRunConfig) -> Chosen[KgTrajectory]:
-    """Choose the episodes of a question; see `choice.choose_rows`."""
+    """Choose which of a question's episodes are selected; see `choice.choose_rows`."""
     del question
     return choose_rows(rows, config.selection)
 

@@ -44,7 +44,7 @@ def _is_without_spans(checks: RowChecks) -> bool:
 def check_beside(
     checks: RowChecks, name: str, questions: Mapping[str, Question], stored: Mapping[str, Chosen[Trajectory]]
 ) -> None:
-    """Check the caps of each question, and its tree."""
+    """Check that a question's kept rows keep to the caps on each kind, and that its search tree fits them."""
     for chosen in stored.values():
         _check_caps(checks, name, chosen)
     asked = questions.keys() - checks.left_out(name, "search")

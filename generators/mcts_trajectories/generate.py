@@ -87,7 +87,7 @@ class GeneratorConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context(RunContext):
-    """Everything that all questions of a run share."""
+    """What all questions of a run share when they are searched: model client, settings and retrieval."""
 
     config: GeneratorConfig
     retrieval: Retrieval

@@ -140,7 +140,7 @@ def _text(step: Step, part: Aspect) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDiff:
-    """The steps of both rollouts at one position."""
+    """The steps of a wrong and a right rollout at one position, compared."""
 
     wrong: Step | None
     """The wrong rollout's step; None when that rollout has fewer steps."""

@@ -151,7 +151,7 @@ _PAGE = 4_000
 
 @dataclass(frozen=True, slots=True)
 class ServerError:
-    """An error that a server reported."""
+    """An error that a model server reported: the kind of error, and the server's own sentence."""
 
     kind: Kind
     status: int

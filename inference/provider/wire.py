@@ -38,7 +38,7 @@ KEY_VARIABLES = ("TRAILFORGE_API_KEY", "OPENAI_API_KEY")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer of a server, whatever its status."""
+    """An HTTP answer of a server, whatever its status."""
 
     status: int
     headers: Mapping[str, str]

@@ -143,7 +143,7 @@ def _mark_match(match: re.Match[str]) -> str:
 
 
 def line_of(line: Line) -> str:
-    """Write a line with its marks as HTML."""
+    """Return a line with its marks as HTML."""
     return "".join(_span(StyledText(part) if isinstance(part, str) else part) for part in _parts(line))
 
 

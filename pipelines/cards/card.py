@@ -245,6 +245,6 @@ def _size(rows: int) -> str:
 
 
 def short(text: str) -> str:
-    """Cut an example's text where it is long."""
+    """Return an example's text, cut where it is long."""
     text = text.replace("```", "'''")
     return text if len(text) <= LONGEST_EXAMPLE else text[:LONGEST_EXAMPLE] + " …"

@@ -65,7 +65,7 @@ def bars(axes: Axes, counts: Mapping[str, int], colour: str) -> None:
 
 
 def remove_frame(axes: Axes) -> None:
-    """Leave axes without lines around them."""
+    """Remove the frame and ticks' lines from a plot's axes."""
     axes.spines[["top", "right", "left", "bottom"]].set_visible(False)
     axes.tick_params(length=0)
 

@@ -173,7 +173,7 @@ def is_held(folder: Path) -> bool:
 
 
 def sha256_of(path: Path) -> str:
-    """Hex digest of the SHA-256 of a file's bytes."""
+    """Return the SHA-256 of a file's bytes, in hex."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -169,7 +169,7 @@ class RunShards(beam.DoFn):
             self._worker = self._noting(_Worker.open(self._work, self._folder, self._attempt))
 
     def process(self, shard: Shard) -> None:
-        """Start the items of a shard."""
+        """Start the items of a shard on the event loop."""
         assert self._worker is not None
         self._running.append(asyncio.run_coroutine_threadsafe(self._worker.run_shard(shard), self._loop.loop))
 

@@ -99,7 +99,7 @@ class FactTable:
         return cls(KnownNames(list(phrases)), texts, about, about.T.tocsr(), often, held)
 
     def save(self, folder: Path) -> None:
-        """Write the table to files."""
+        """Write the table of facts to files in a folder."""
         self.phrases.save(folder)
         write_texts(self.facts, folder / _FACTS)
         for name in _MATRICES:

@@ -106,7 +106,7 @@ class NameLinks:
         return cls(KnownNames(list(rows)), standing, standing.T.tocsr(), often)
 
     def save(self, folder: Path) -> None:
-        """Write the matrices to files."""
+        """Write the matrices of names to files in a folder."""
         self.names.save(folder)
         for name in _MATRICES:
             save_sparse(folder, name, getattr(self, name))

@@ -84,7 +84,7 @@ class AnnStats:
 
 @dataclass(frozen=True, slots=True)
 class Ann:
-    """An approximate index of faiss."""
+    """An approximate nearest-neighbour index of faiss."""
 
     index: Any
     """The faiss index itself."""
@@ -103,7 +103,7 @@ class Ann:
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """Vectors of length 1, row by row."""
+    """Vectors of length 1, one in each row of a matrix."""
 
     matrix: np.ndarray
     """The vectors, shape (rows, dimension), float32."""

@@ -36,7 +36,7 @@ _SETTLED_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedFile:
-    """A file of a sealed folder."""
+    """A file of a sealed folder, with its size and hash."""
 
     name: str
     """Name of the file relative to the folder, with slashes."""

@@ -95,7 +95,7 @@ class Texts:
         return self.many(np.arange(first, last))
 
     def many(self, rows: np.ndarray | Sequence[int]) -> list[str]:
-        """Return the texts of some rows."""
+        """Return the texts at some row numbers."""
         rows = np.asarray(rows, np.int64)
         blob = self._blob
         spans = zip(self._starts[rows].tolist(), self._starts[rows + 1].tolist(), strict=True)

@@ -78,7 +78,7 @@ class Spellings:
         )
 
     def at(self, places: Sequence[int]) -> Spellings:
-        """Return the forms of some of the names."""
+        """Return the compared forms of the names at these positions."""
         return Spellings(
             [self.straight[place] for place in places],
             [self.in_order[place] for place in places],

@@ -219,7 +219,7 @@ class NamedThings:
 
 
 class Gathered:
-    """Collects the rows of a source."""
+    """Collects the rows of a graph's source while it is read, and counts those that cannot be used."""
 
     def __init__(self) -> None:
         self.entities, self.relations = NamedThings(), NamedThings()

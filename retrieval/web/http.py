@@ -98,7 +98,7 @@ class Provider:
 
 
 class Connection:
-    """An open session with a provider."""
+    """An open HTTP session with a provider."""
 
     def __init__(self, provider: Provider, session: aiohttp.ClientSession, key: str) -> None:
         self._provider, self._session, self._key = provider, session, key

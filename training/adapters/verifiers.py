@@ -83,7 +83,7 @@ class SearchData(vf.TaskData):
 
 
 class SearchState(vf.State):
-    """The state of an episode when it ends."""
+    """The state in which an episode ended."""
 
     run: Any = None
     """The `EpisodeRun` of the episode; None where it was broken off."""

@@ -38,7 +38,7 @@ MESSAGES = pa.list_(pa.struct([("role", STR), ("content", STR)]))
 
 
 def schema(fields: Sequence[tuple[str, Any]]) -> pa.Schema:
-    """Make a schema of columns without nulls."""
+    """Return an Arrow schema whose columns cannot be null."""
     return pa.schema([pa.field(name, kind, nullable=False) for name, kind in fields])
 
 
@@ -61,7 +61,7 @@ PAIRS = schema(
 
 @dataclass(slots=True, kw_only=True)
 class Export:
-    """An export that is being written."""
+    """The state of an export while its files are written: training set, target folder and preset."""
 
     training_set: TrainingSet
     folder: Path
@@ -120,7 +120,7 @@ class Export:
             self.tell(f"exporting {table}/{split}", read, total)
 
     def text(self, name: str, content: str) -> None:
-        """Write a small file."""
+        """Write a small text file into the export's folder."""
         self._path(name).write_text(content, encoding="utf-8")
 
     def template(self) -> None:
@@ -356,7 +356,7 @@ def one_command(*parts: str) -> str:
 
 
 def has(export: Export, table: str) -> bool:
-    """Tell whether a table was written."""
+    """Tell whether a table was written into the export."""
     return any(name.startswith(f"{table}/") for name in export.rows)
 
 

@@ -294,7 +294,7 @@ def _against(reason: str, detail: str, *, score: float = 1.0) -> Verdict:
 
 
 class QuestionNgrams:
-    """The n-grams of all benchmark questions."""
+    """The n-grams of all benchmark questions, by which contaminated questions are recognised."""
 
     def __init__(self, questions: Iterable[tuple[str, str]], n: int) -> None:
         """`questions`: name of the benchmark and question."""

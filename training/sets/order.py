@@ -123,13 +123,13 @@ class Staged(Generic[Record]):
         self._file.close()
 
     def add(self, row: Record) -> int:
-        """Add a row, and return its number."""
+        """Add a row to the file, and return its number."""
         self._starts.append(self._file.seek(0, 2))
         self._file.write(json.dumps(to_dict(row), ensure_ascii=False).encode() + b"\n")
         return len(self._starts) - 1
 
     def read(self, number: int) -> Record:
-        """Read a row that was added."""
+        """Read the row with this number."""
         self._file.seek(self._starts[number])
         return from_dict(self._record, json.loads(self._file.readline()))
 
@@ -180,7 +180,7 @@ class RejectedRows:
             self.close()
 
     def close(self) -> None:
-        """Write the remaining rows."""
+        """Write the rejected rows that still wait."""
         if self._waiting:
             path = self._folder / "rejected" / f"part-{len(self.files):05d}.parquet"
             self.files.append(_write(self._folder, path, RejectedRow, self._waiting))

@@ -53,7 +53,7 @@ class StepKeeper:
             self._writer.keep(step, partial(_rows_of, paid, replace(self._place, step=step)))
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the episodes that still wait."""
         self._writer.close()
 
 

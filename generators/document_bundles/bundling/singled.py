@@ -254,7 +254,7 @@ class ToldThings:
 
     @cached_property
     def names_in(self) -> Counter[int]:
-        """Return the number of names in each sentence."""
+        """Return for each sentence, by its number, how many names it contains."""
         return Counter(number for spans in self.places.values() for number in {number for number, *_ in spans})
 
     @cached_property

@@ -77,7 +77,7 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class ThoughtPart:
-    """Something that a thought must say."""
+    """Something that the thought of a turn must say, such as what was found or what is asked next."""
 
     name: PartName
     kind: SpanKind | None
