@@ -147,7 +147,7 @@ def apply(
     folder: RunFolder,
     out: Annotated[Path, typer.Option(help="Folder of the curated data set; must not exist or be empty.")],
 ) -> None:
-    """Build the curated data set: rejected rows removed, fixes applied, with its own manifest and books."""
+    """Build the curated data set: rejected rows removed, fixes applied, with its own manifest and counts."""
     from trailforge.curation import LOG, apply_rulings, merge, of_run, read_decisions
     from trailforge.pipelines.engine import sha256_of
 

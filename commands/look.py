@@ -221,7 +221,7 @@ def _export(folder: Path, out: Path, most: int) -> None:
 
 
 def verify(folder: RunFolder) -> None:
-    """Check a finished run: schemas, books and hashes; recompute every filter and reward from the rows."""
+    """Check a finished run: schemas, counts and hashes; recompute every filter and reward from the rows."""
     from trailforge.pipelines.runs import verify_run
 
     report = verify_run(folder)

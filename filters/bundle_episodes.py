@@ -198,8 +198,8 @@ def one_search_suffices(episode: SearchEpisode, row: BundleQuestion) -> Verdict:
 
 
 def count_idle_searches(episode: SearchEpisode, row: BundleQuestion) -> int:
-    """Count the searches that find no new evidence, as far as there are more searches than hops. An agent that plans
-    one search for each fact could not know that the first would find two facts.
+    """Count the searches that find no new evidence beyond the number of hops. An agent that plans one search for each
+    fact could not know that the first would find two facts.
     """
     found: set[str] = set()
     idle = 0

@@ -1,6 +1,5 @@
 """Reasons to reject a bundle's question because it duplicates another: both ask the same, find out the same, or rest on
 the same fact.
-fact.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def judge_unread(
 
 
 def unsupported_quote(row: BundleQuestion, documents: Mapping[str, SourceDocument]) -> Verdict:
-    """Reject a question whose evidence does not stand in its document, word for word, up to case and punctuation.
+    """Reject a question whose evidence does not occur in its document, word for word.
 
     Case and punctuation are ignored, as when searches are compared with the evidence later (`evidence_recall`): models
     straighten quotation marks and dashes. Score: share of the hops whose quote, of three words or more, occurs in their

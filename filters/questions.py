@@ -1,6 +1,4 @@
-"""Decide before any model is called whether a question can be asked at all, and which sentences state its answers.
-sentence.
-"""
+"""Decide before any model is called whether a question can be asked at all, and which sentences state its answers."""
 
 from __future__ import annotations
 

@@ -218,8 +218,8 @@ def circular_step(row: Trajectory) -> Verdict:
 
 
 def same_twice(row: Trajectory) -> Verdict:
-    """Reject a trajectory with a query that names one thing in the place of two: "Which is older, Clemson or Clemson?".
-    Score: how many queries of accepted steps do.
+    """Reject a trajectory with a query that names one thing where two are meant: "Which is older, Clemson or Clemson?".
+    Score: the number of such queries of accepted steps.
 
     Two references of its sub-question were filled with the same answer, so that there is nothing to choose, compare or
     join; whatever is answered was not found by asking it.

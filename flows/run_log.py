@@ -31,7 +31,7 @@ LOGGER.addHandler(logging.NullHandler())  # where nobody listens, errors are tol
 
 @dataclass(frozen=True, slots=True)
 class RunLog:
-    """The log of one run. When it cannot be written, as on a full disk, the run goes on."""
+    """The log of one run. A log that cannot be written, as on a full disk, does not stop the run."""
 
     folder: Path
     run_id: str

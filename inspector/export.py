@@ -1,6 +1,6 @@
 """Write the page of a run as files that a browser shows without a server: an overview, a list of each table, a page for
-each row.
-page for each row. Nothing in them asks any host for anything."""
+each row. Nothing in them is loaded from another host.
+"""
 
 from __future__ import annotations
 

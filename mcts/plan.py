@@ -259,9 +259,7 @@ def _as_question(hop: str) -> str:
 
 
 def ask_relation(subject: str, relation: str) -> str:
-    """Return a question for what stands in a relation to a subject, both given by their labels; for persons it asks
-    who.
-    """
+    """Return a question for what has a relation to a subject, both given by their labels; for persons it asks who."""
     if relation in _QUESTIONS:
         return _QUESTIONS[relation].format(subject)
     return f"{'Who' if relation in _PERSONS else 'What'} is the {relation} of {subject}?"

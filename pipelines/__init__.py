@@ -1,5 +1,6 @@
 """The part of data generation that all data sets share: the contract of a data set, the life of its rows, and the runs.
-data set's name stands here; `engine` alone loads Beam."""
+It names no data set, and only `engine` loads Beam.
+"""
 
 from typing import TYPE_CHECKING
 

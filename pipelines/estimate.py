@@ -118,8 +118,8 @@ def sample_questions(
 
 
 def tokens_of_passages(questions: Sequence[Question]) -> float:
-    """Return the mean number of tokens of a passage that a search over these questions finds, reckoned from the ones
-    they bring along.
+    """Return the mean number of tokens of a passage that a search over these questions finds, estimated from the
+    passages they bring along.
     """
     passages = [paragraph.text for question in questions for paragraph in question.paragraphs]
     return mean_tokens(passages) if passages else _PASSAGE_TOKENS
@@ -128,7 +128,7 @@ def tokens_of_passages(questions: Sequence[Question]) -> float:
 def stage_estimate(
     stage: str, calls: float, prompt: float, completion: float, prices: Prices, *, cached: float = 0.0
 ) -> StageEstimate:
-    """Return the estimate of a stage with this number of calls, each with so many prompt and completion tokens.
+    """Return the estimate of a stage with `calls` calls, each with these mean numbers of prompt and completion tokens.
     `cached` are the prompt tokens that a server has in its prefix cache.
     """
     usage = Usage(

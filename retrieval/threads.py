@@ -1,5 +1,6 @@
-"""Run numeric libraries on a single thread, since sums over several threads differ in their last bits from run to run.
-run; and UMAP without the wait for what numba compiles."""
+"""Run numeric libraries on a single thread, since sums over several threads differ in their last bits from run to run;
+and import UMAP without waiting for what numba compiles.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Records of search episodes: those of R-Search (plan, results, answer) and of DynaSearcher (searches of documents and
-graph).
-3): searches of documents and graph with annotations and rewards, and pairs of a better and a worse episode."""
+"""Records of search episodes: those of R-Search (plan, results, answer), those of DynaSearcher (searches of documents
+and graph, with annotations and rewards), and pairs of a better and a worse episode.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Rules on the searches of an episode: what each asks and shows, which ones its answer uses, and how they lead to it.
-answer.
+"""Rules on the searches of an episode: what each asks and shows, which ones its answer uses, and how they lead to
+it.
 """
 
 from __future__ import annotations

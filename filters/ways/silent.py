@@ -46,7 +46,7 @@ def judge_silence(way: Way) -> list[Verdict]:
 
 def dropped_clause(way: Way) -> Verdict:
     """Reject an episode when a name, year or quoted title of the question occurs in nothing that the agent wrote or
-    read. Score: how many do not.
+    read. Score: the number of these.
 
     What identifies the same thing beside a name that was found is no clause of its own: "the 1962 film Sunken Bells".
     """

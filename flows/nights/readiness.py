@@ -1,6 +1,5 @@
 """Check that a night's data sets can be made before any is begun: each is configured, and checked as by `trailforge
-doctor`.
-doctor`. Nothing heavy is loaded, no input read and nothing paid, and no Prefect is needed.
+doctor`. Nothing heavy is loaded, no input is read, nothing is paid for, and no Prefect is needed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Store the plan with which a window begins, and decide which other plan a begun window may change to without losing
 rows.
-lost."""
+"""
 
 from __future__ import annotations
 

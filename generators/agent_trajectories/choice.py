@@ -135,7 +135,7 @@ def is_same_route(one: AgentTrajectory, other: AgentTrajectory) -> bool:
 
 def preference_pairs(good: Sequence[AgentTrajectory], rejected: Sequence[Rejected], most: int) -> list[ContrastivePair]:
     """Return at most `most` pairs of a better and a worse episode of one question: those with a wrong answer come
-    first, then those that part latest.
+    first, then those that differ latest.
 
     The worse one gives an answer that is not nearly right, as a pair must not rest on the form of a name; or a right
     one, and searches for what it had not read where the two part. Both have the same prompt up to a turn of the

@@ -1,5 +1,6 @@
-"""Collect what a run holds on one bundle: its documents, its questions, why some were rejected, why it is a bundle.
-and on all bundles the figures by which people choose them."""
+"""Collect what a run holds on one bundle: its documents, its questions, why some were rejected, why it is a bundle; and
+the figures by which people choose among all bundles.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Verify a run of bundles: bundle its documents again, and apply again every filter that needs no model.
-again."""
+"""Verify a run of bundles: bundle its documents again, and apply again every filter that needs no model."""
 
 from __future__ import annotations
 

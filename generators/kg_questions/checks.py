@@ -1,6 +1,6 @@
 """Verify a run of questions made from a graph: make the rows from their paths again, and apply again every filter that
 needs no model.
-again."""
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Read a run's folder: `OpenRun` for looking at a finished or running run, `FinishedRun` for reading a finished one
 from end to end.
-to end."""
+"""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def make_stop_callback(every: int = 1) -> Any:
 
 
 def leave(step: int, steps: int) -> NoReturn:
-    """End the process with the exit code of one that was told to end."""
+    """End the process with the exit code of one that was ended by a signal."""
     log(f"stopped after step {step} of {steps}; the same command with --resume goes on from here")
     raise SystemExit(EXIT_CODE)
 

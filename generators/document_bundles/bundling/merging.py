@@ -1,5 +1,6 @@
-"""Make bundles by merging the nearest groups of documents first, where one of the two has a single source.
-what a clustering leaves unfinished is mended so."""
+"""Make bundles by merging the nearest groups of documents first, where one of the two has a single source. Single
+documents are bundled like this, and groups that a clustering leaves incomplete are completed.
+"""
 
 from __future__ import annotations
 

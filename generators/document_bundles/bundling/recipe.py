@@ -1,5 +1,6 @@
-"""Group documents as the paper does: reduce their vectors, cluster them into themes, and split the themes by k-means.
-enough."""
+"""Group documents as the paper does: reduce their vectors, cluster them into themes, and split the themes by
+k-means.
+"""
 
 from __future__ import annotations
 

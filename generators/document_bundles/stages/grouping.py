@@ -1,5 +1,4 @@
-"""Embed the documents that are kept and bundle them: workers bundle the parts, and this process joins them.
-them."""
+"""Embed the documents that are kept and bundle them: workers bundle the parts, and this process joins them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Represent a question as a tree of entities, and find all entities of the whole graph that satisfy it.
-record."""
+"""Represent a question as a tree of entities, and find all entities of the whole graph that satisfy it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Share = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
-    """Counts that decide how a simulated search goes on. Each is a pair (successes, trials)."""
+    """Counts that decide how a simulated search continues, each as a pair (successes, trials)."""
 
     alike: Share
     """Sub-questions in the gold decomposition's words, of those in leaf plans of the policy that are as long as it."""

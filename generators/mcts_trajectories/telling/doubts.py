@@ -1,5 +1,4 @@
-"""Collect the objections of the model that words a trajectory, and find the rows of its question that these concern.
-concerns."""
+"""Collect the objections of the model that words a trajectory, and find the rows of its question that these concern."""
 
 from __future__ import annotations
 

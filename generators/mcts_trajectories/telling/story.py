@@ -150,7 +150,7 @@ def narrate(story: Story, *, seed: str) -> tuple[tuple[Message, ...], tuple[Text
 
 def story_of(row: Trajectory, reasoning_rows: ReasoningRows) -> Story:
     """Return the content of a row's conversation, from its steps. `reasoning_rows` says how rows with a reasoning error
-    are told.
+    are worded.
     """
     return Story(
         question=row.question,
