@@ -2,7 +2,7 @@
 language and no more.
 
 It is trained on documents, look-alikes among them, on questions with the answers that they state, and on other words
-for the same search. All names in them are drawn anew in every text, from those that no world has: it learns to copy
+for the same search. All names in them are drawn again in every text, from those that no world has: it learns to copy
 what stands there, since there is nothing to remember. It has seen no turn of an agent and no search.
 """
 

@@ -8,10 +8,10 @@ of differences, over questions that all four runs have, with the 95 % interval o
     make bench B=agentic_gap ARGS="FOLDER --questions FILE --model embedded --preset demo --limit 20"
     make bench B=agentic_gap ARGS="FOLDER --questions FILE --model gold --limit 60"
 
-The second makes the folder first (or goes on with it), as `trailforge evaluate` does. The third asks no model: an agent
+The second makes the folder first (or resumes it), as `trailforge evaluate` does. The third asks no model: an agent
 `gold_hops` searches for each sub-question of the gold decomposition, answers before it filled in, and, as single shot
 does, answers right if it has found all supporting documents and not otherwise. It is what agentic search can come to at
-most where planning and reading are perfect. `--dense` and `--base` name what is held against: back end and agent.
+most where planning and reading are perfect. `--dense` and `--base` name what is compared with: back end and agent.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Each is searched for once, without a language model, and what comes is shown as 
 as many as fit into so many tokens. Recall: the share of a question's supporting paragraphs that what is shown is or was
 made from; a summary is one passage and counts for all of its sources, as in evaluations (`metrics.find_supporting`).
 Answer in text: whether a line of what is shown states a gold answer, where one can be stated. In brackets are 95 %
-intervals, for which the questions are drawn anew. Seconds of a build and milliseconds of a query are of CPU, in one
+intervals, for which the questions are drawn again. Seconds of a build and milliseconds of a query are of CPU, in one
 thread, and without encoding, but for texts that a query has encoded besides itself.
 
     make bench B=backends ARGS="--backends dense,bm25,hybrid,linear_rag --cache FOLDER --out table.md"

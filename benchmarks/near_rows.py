@@ -2,7 +2,7 @@
 
 The phrases of MuSiQue's passages, as `hippo_rag_plain` finds them, and copies of them with jitter (cosine about .98).
 Sought are all pairs with a cosine of .8 or more, at most 100 of a phrase. CPU seconds are of one thread; those of
-comparing all are reckoned from 2,048 phrases, over which recall is measured, too.
+comparing all are computed from 2,048 phrases, over which recall is measured, too.
 
     make bench B=near_rows ARGS="--cache FOLDER"
 

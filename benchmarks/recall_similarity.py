@@ -1,7 +1,7 @@
 """Measure from which cosine on a passage counts as a supporting document, for an encoder (`recall_similarity` of a
 reward).
 
-Each supporting paragraph of a file of questions is held against its own first and second half, as a chunked corpus has
+Each supporting paragraph of a file of questions is compared with its own first and second half, as a chunked corpus has
 it, and against the question's other paragraphs, supporting ones and distractors, which are like it and are not it.
 Printed are the shares that reach each threshold: of the halves as many as can be, of the others as few. A half that is
 cut out word by word is known by its words whatever the threshold; its share tells how passages fare that say the same

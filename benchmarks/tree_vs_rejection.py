@@ -1,7 +1,7 @@
 """Tree search against plain rejection sampling with the same number of model calls, question by question.
 
 Rejection sampling: one plan (the policy's first split, until nothing can be split further), whole trajectories sampled
-on it with every answer drawn anew, the correct ones kept. It may make as many calls as the search of that question did.
+on it with every answer drawn again, the correct ones kept. It may make as many calls as the search of that question.
 Both sides go through the same filters; the kept rows are all different.
 
     make bench B=tree_vs_rejection ARGS="--run datasets_out/musique100"

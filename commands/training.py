@@ -138,7 +138,7 @@ def train_offline(
     launch: _Launch = None,
     print_files: _Print = False,
 ) -> None:
-    """Train on rows as they stand: on conversations, or on pairs of them."""
+    """Train on rows as they are: on conversations, or on pairs of them."""
     if launch_elsewhere(context, launcher, launch, print_files, out):
         return
     check_packages(_TRAINERS, "a training")

@@ -1,7 +1,7 @@
 """Make a curated data set, a run's folder of its own, from a finished run and what people decided on its rows.
 
 It has the tables of the run without what was rejected and with what was fixed, `curated/`, which tells all changes,
-one more stage in its books, and the same inputs and receipts but for that. So all code that reads a run reads it,
+one more stage in its counts, and the same inputs and receipts but for that. So all code that reads a run reads it,
 and `pipelines.runs.verify` checks it against the run that it was made of. The same run and rulings give the same
 bytes.
 """

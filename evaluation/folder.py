@@ -1,6 +1,6 @@
 """An evaluation on disk: which agent answered what, its episodes, and what its back ends cost.
 
-FOLDER/evaluation.json          an `Evaluation`, written first and sealed; a folder goes on with the same only
+FOLDER/evaluation.json          an `Evaluation`, written first and sealed; a folder continues with the same only
 FOLDER/episodes/CELL/*.parquet  rows of `AgentEpisode`: a shard of questions each
 FOLDER/shards/*.json            a receipt of each finished shard, which is not run again
 FOLDER/indexes/BACKEND/         of back ends that are built over the evaluation's own corpus

@@ -1,7 +1,7 @@
-"""The grid of an evaluation: agents × back ends × models × seeds, each cell worked in shards of questions.
+"""The grid of an evaluation: agents × back ends × models × seeds, each cell divided into shards of questions.
 
-A shard is finished when its receipt is written, and not run again; a killed evaluation goes on by the same call, and
-pays no model call twice, as the ledger has the replies. Cells know nothing of each other: more may be added later.
+A shard with a receipt is finished and not run again; a killed evaluation is resumed by the same call, and pays no model
+call twice, since the ledger has the replies. Cells are independent, so that more may be added later.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Find the facts that an answer rests on, and tell whether a text that was read states one plainly: its subject,
 relation and answer.
 
-A word of an answer stands in most passages about its subject, so that words cannot tell a reading from a guess: "born
-Gustav Gründgens, was artistic director of theatres in Düsseldorf" does not say where he was born. Where a sentence is
-nothing but the statement, subject, relation and answer in one of a few plain forms, nobody has to be asked. All others
-are read: a reading costs a call, and what is taken for stated and is not lets a guess through.
+The words of an answer occur in most passages about its subject, so that words alone cannot tell reading from guessing:
+"born Gustav Gründgens, was artistic director of theatres in Düsseldorf" does not say where he was born. Where a
+sentence consists of subject, relation and answer in one of a few plain forms, no model has to be asked. All others are
+read by a model: that costs a call, but a wrong "stated" would let a guess through.
 """
 
 from __future__ import annotations

@@ -275,7 +275,7 @@ def can_be_asked(question: Question, *, own_paragraphs: bool) -> Verdict:
 def garbled_places(question: Question, passages: _TEXTS) -> list[str]:
     """Return the texts, question or gold sub-questions, that look as if they had been joined wrongly by rules.
 
-    The signs are a question word in mid-sentence, a reference in the place of a common noun, a sub-question that asks
+    The signs are a question word in mid-sentence, a reference in place of a common noun, a sub-question that asks
     or names nothing, or one with a word that is almost, but not quite, one of the question or the passages.
     """
     whole = question.question

@@ -1,7 +1,7 @@
 """Execute a run from its request to its manifest: read the input, run each stage, finish. No Prefect is needed for it.
 
-Executing a run again goes on where it stopped: shards with a receipt are not run again, and no call is paid for
-twice. At its start, the folder may hold nothing, a run that goes on, one that is finished, or another one
+Executing a run again continues where it stopped: shards with a receipt are not run again, and no call is paid for
+twice. At its start, the folder may be empty, or hold this run unfinished, this run finished, or another run
 (`prepare`).
 """
 

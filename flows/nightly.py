@@ -213,7 +213,7 @@ class _Making:
         self.breaches: list[Breach] = []
 
     def all(self, taken: TakenDocuments) -> tuple[StageCount, tuple[DataSetFigures, ...]]:
-        """Make them in their order; also the books of the questions that some are asked."""
+        """Make them in their order; also the counts of the questions that some are asked."""
         made: dict[str, DataSetFigures] = {}
         questions: StageCount | None = None
         for make in self._plan.makes:

@@ -1,7 +1,7 @@
 """Write the log of a run: what happened in it, when, and what it cost.
 
 Each event is a record of the logger `trailforge.run`, with a sentence for people and fields for programs, and a line
-of JSON in the run's folder. Later starts of the run go on in the same file, which is never removed.
+of JSON in the run's folder. Later starts of the run continue in the same file, which is never removed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Prefect flow of a training: verify the runs, make the training set, start the trainer, and record the result.
 
-A second start goes on: a training set that is there is kept when it is of the same runs and settings, and the
-trainer goes on from its last whole checkpoint.
+A second start continues the first: an existing training set of the same runs and settings is kept, and the trainer
+resumes from its last whole checkpoint.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Make pairs of a better and a worse episode of one question for preference training, for all data sets that draw
 episodes.
 
-Which two make a pair, and where they part, a data set says for itself; what both have said before is a common prompt.
-Here is the row, and what holds for all: no pair prefers what the reward of its protocol pays less, no worse episode is
-used twice, and none that is the same up to its fault as one that was taken.
+Each data set decides which two episodes make a pair, and where they differ; the turns that both share are the pair's
+prompt. The rules for all are here: no pair prefers an episode with the lower reward, no worse episode is used twice,
+and none that equals a used one up to its mistake.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A plan is rolled out more than once, and must be able to come out differently. The search decides what varies
 (`contrasts.Variation`): one step's query put in other words, one step's answer drawn again, or every answer. Steps of
-the base rollout that do not rest on the varied one are kept; the others go on from its new answer.
+the base rollout that do not rest on the varied one are kept; the others continue from its new answer.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The search knows no model and no retriever; both come in as callables. Given the
 rollouts of a round run at once, but are numbered and backed up in the order in which they were chosen.
 
 The policy decomposes first and UCT decides what comes next; the gold decomposition joins where that gave no right
-rollout (section 4.1), or, by `SearchConfig.oracle`, before it, or never. With sampled errors this goes on until each
+rollout (section 4.1), or, by `SearchConfig.oracle`, before it, or never. With sampled errors this continues until each
 kind of row is there or the budget is spent. With provoked ones rounds go where rows are missing once a leaf plan has
 succeeded: failed plans are tried again, right rollouts are varied in one place, plans are split further.
 """

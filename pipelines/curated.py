@@ -186,7 +186,7 @@ class Curator:
                 yield row, _curated_row(ruling, file=file, position=position)
 
     def sft(self, rows: Iterable[SftRow], config: Any) -> Iterator[SftRow]:
-        """Yield the SFT rows that remain after curation; those of a fixed row are made anew, in the place of the
+        """Yield the SFT rows that remain after curation; those of a fixed row are made again, in place of the
         first.
         """
         table = load_dataset(self._dataset).conversations

@@ -6,7 +6,7 @@
     Edges:
     A -> B
 
-One line per node: id, query, tool. Edges are parted by `;` or line ends; `→` is `->`. The first node may stand on the
+One line per node: id, query, tool. Edges are separated by `;` or line ends; `→` is `->`. The first node may be on the
 line of its heading, as in the paper's figure 4, and so may the edges, of which there may be none. An edge orders two
 searches, since no model is asked between them: a query stands as written.
 

@@ -6,7 +6,7 @@
     tool        <result>what the plan's searches found</result>
     assistant   <answer>…</answer>
 
-To the model it is one text that stops at `</search>` and goes on after `</result>`; as messages, what it did not
+To the model it is one text that stops at `</search>` and continues after `</result>`; as messages, what it did not
 write is a turn of its own, on which no loss is taken (section 3.4). Plans are written as `protocols.nl_dag` says.
 """
 

@@ -1,7 +1,7 @@
 """Open files of rows, and define what every reader of them returns.
 
 A file that cannot be read raises `InvalidInput`; a row that cannot be used is returned as an `InvalidRow`, and reading
-goes on.
+continues.
 """
 
 from __future__ import annotations

@@ -29,12 +29,12 @@ Policy. Plain code raises; nothing catches in order to go on, but for these seve
    no failed try: it is repeated as long as other calls are answered. What is refused while others of its form are
    answered, before and after, is `PromptRefused`; what all of them meet is the server's error.
 2. `retrieval.web` does so for live sources, with 429 as a failed try; a search tool of the web takes a refusal of its
-   one request for a failed search. `pipelines.sources.fetchers`: news goes on with the second provider when the first
+   one request for a failed search. `pipelines.sources.fetchers`: news continues with the second provider when the first
    one fails.
 3. `pipelines.engine.shards` turns an error that belongs to *one item* (`ITEM_ERRORS`: the prompt is too long or
    refused, the reply is malformed) into a `failed(reason)` row; an item with a refused prompt is tried again at the end
    of its shard. Every other error stops the run: the ledger and the finished shards stay, so that the same command
-   goes on later.
+   continues later.
 4. `protocols` takes what goes wrong in an agent's search for the result of that search: a tool that fails
    (`nl_dag.execute`; caps and model servers are no tool's matter and pass), a plan that cannot be run
    (`r_search.run_plan`), a turn that cannot be read or a context that overflows under way for the episode's end

@@ -1,7 +1,7 @@
 """Names and versions of stored records, and how rows of the previous version are read.
 
 A record's name and version stand in the file, not in the code: `STORED_AS` and `SCHEMA_VERSION`. `EARLIER` says of each
-earlier version that is still read how a stored row becomes one of now:
+earlier version that is still read how a stored row becomes a present one:
 
     STORED_AS: ClassVar[str] = "Question"
     SCHEMA_VERSION: ClassVar[str] = "1.1"

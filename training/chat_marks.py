@@ -3,7 +3,7 @@
 A template is a program, and many strip: Qwen3's and R1-Distill's drop the thoughts of earlier turns, Llama's trims. An
 agent's next prompt then no longer begins with what it wrote, which is neither what it saw nor what it can be trained
 on. So a template is asked for its marks alone, by a conversation of plain words, and turns are put between these marks
-as they stand. A template whose marks depend on the place of a turn has no such frame and is refused.
+as they are. A template whose marks depend on the place of a turn has no such frame and is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Generators that continue episodes, token by token: the trained model itself, or vLLM through TRL's hooks.
 
 One `Generator` call continues many token sequences at once; a `TurnServer` batches what it is asked, and a
-`CheckpointClient` answers requests in the place of a server's client. A continuation ends with an end-of-turn token,
+`CheckpointClient` answers requests in place of a server's client. A continuation ends with an end-of-turn token,
 with the token that completes a stop string (kept whole), or where its room ends. Nothing is ever decoded and tokenised
 again.
 """

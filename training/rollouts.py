@@ -1,10 +1,10 @@
 """Make episodes as tokens: the one way for training and evaluation.
 
-`protocols.episodes.run_episode` leads each episode, and takes us for a model client that also remembers tokens. What
-the model sampled goes into the sequence as it was sampled; what a tool says is tokenised by itself and appended; the
-sequence is never made from text again. Episodes go on by themselves: servers are asked turn by turn, and a generator in
-this process gets what waits when it is free (`roll_out`); one that a framework's server samples is `roll_out_one`'s. An
-episode whose search failed stops as `failed`, and none of its tokens is trained.
+`protocols.episodes.run_episode` runs each episode, with a model client that also records tokens. What the model sampled
+is appended as it was sampled; a tool's result is tokenised by itself and appended; the sequence is never tokenised
+again from text. Episodes run independently: servers are asked turn by turn, and a generator in this process gets all
+waiting turns when it is free (`roll_out`); `roll_out_one` is for turns that a framework's server samples. An episode
+whose search failed stops as `failed`, and none of its tokens is trained.
 """
 
 from __future__ import annotations

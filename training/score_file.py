@@ -3,7 +3,7 @@
 A line of JSON has `messages` (or the whole episode as `text`) and either `ground_truth`, as in RL rows, or `answer`
 with, where they are known, `answer_aliases`, `options`, `correct_options`, `num_hops`, `support_titles`,
 `support_texts` (as many), `allowed_tools`, and `protocol`. It may have `uid`, `question`, `tokens`, `retrieved_titles`
-and `judge`. An `answer` is held against as it stands, with its aliases; a `ground_truth` has its names by rule too.
+and `judge`. An `answer` is compared as it is, with its aliases; a `ground_truth` has its names by rule too.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ The prompts are ours, or with `prompt: published` RAGSearch's figures 8 to 12; t
 background beside both channels, which repeat some of it. What differs:
 
 - Their code writes further queries where the verdict is Yes; their prompts, and we, where it is No.
-- They ask the model once more to put earlier answers in the place of `#k`; here the code does.
+- They ask the model once more to put earlier answers in place of `#k`; here the code does.
 - A decomposition that cannot be read is asked for once more. A channel that is lost all the same is left out with its
   draft, and its last call has the purpose `graph_search_..._lost`; without either channel the episode is malformed.
-- Further queries that are triples are searched for as those of the decomposition are; theirs go out as they stand.
+- Further queries that are triples are searched for as those of the decomposition are; theirs go out as they are.
 - By default the answer is asked for in a box (`GraphSearchConfig.boxed`), and drafts say what the context lacks.
 
 The authors' channel of triples reads entities and relations alone, RAGSearch's the same passages as that of texts. Ours

@@ -9,7 +9,7 @@ GraphSearch (Yang et al., 2025): RAGSearch, figures 8 to 12, which are those of 
 (github.com/DataArcTech/GraphSearch at 1f93676, `deepsearch/prompts.py`, Apache License 2.0). Its other calls, which sum
 up what was found and answer sub-queries, are printed nowhere in RAGSearch: they are asked in our words.
 
-Values are put in the place of `{{name}}`; figures write `{name}`, and `{{` for a brace.
+Values are put in place of `{{name}}`; figures write `{name}`, and `{{` for a brace.
 """
 
 from __future__ import annotations

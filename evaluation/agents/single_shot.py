@@ -1,4 +1,4 @@
-"""Single shot: the question is searched for as it stands, once, and answered from what was found (RAGSearch, 5.2.1)."""
+"""Single shot: the question is searched for as it is, once, and answered from what was found (RAGSearch, 5.2.1)."""
 
 from __future__ import annotations
 

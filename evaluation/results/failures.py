@@ -1,7 +1,7 @@
 """Tags that say what went wrong in an episode, given by code, each by its rule, from the stored row alone.
 
 An episode has no tag when its answer is right and its searches bear it out; a wrong one has one at least. A right
-answer that its searches do not bear out, a lucky one, is tagged by the same rules. `TAGS` says what they mean.
+answer that its searches do not support, a lucky one, is tagged by the same rules. `TAGS` says what they mean.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def missed(episode: AgentEpisode) -> bool:
     searched on after its last find.
 
     The last find is the search that found the last of the other supporting documents. Where these are not known, an
-    episode is tagged that searched and is not borne out.
+    episode is tagged that searched and is not supported.
     """
     if not episode.searches or is_borne_out(episode):
         return False

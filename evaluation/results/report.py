@@ -1,6 +1,6 @@
 """The report of an evaluation: `report.md` for people, `table.parquet` for programs, and plots.
 
-It is made anew from what the folder holds, finished or not; the same episodes give the same bytes.
+It is made again from what the folder holds, finished or not; the same episodes give the same bytes.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def prompts_of_calls(numbers: Any, asked: float) -> tuple[float, float]:
     has cached from the turn before.
 
     A result counts as a part of a page, and a turn as a short thought with a call, until the context is full. What is
-    removed or summarised from the context is read anew.
+    removed or summarised from the context is read again.
     """
     rule, most = read_rule(numbers.context), numbers.max_tokens - numbers.turn_tokens
     opening, grown = asked + count_tokens(WORDS), _PART + _TURN

@@ -1,9 +1,9 @@
 """Make R-Search episodes of bundle questions: think, plan, search, answer (R-Search, sections 3.3 and 3.4).
 
-The gold way runs the question's gold plan, thinks as `search_thoughts` says, and answers with the gold answer. The
-sampled way is the paper's two-stage generation: the model writes up to `</search>`, the plan is run, the model goes on
-to `</answer>`. A draw that is lost by its plan is not asked for an answer, and draws end with the first good one. Both
-ways are rewarded by `rewards.episode.score` on the text as it stands.
+With `plan: gold` an episode runs the question's gold plan, thinks as `search_thoughts` says, and gives the gold answer.
+With `plan: sampled` it is the paper's two-stage generation: the model writes up to `</search>`, the plan is run, the
+model continues to `</answer>`. A draw whose plan fails is not asked for an answer, and draws end with the first good
+one. Both are rewarded by `rewards.episode.score` on the unchanged text.
 """
 
 from __future__ import annotations

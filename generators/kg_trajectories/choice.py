@@ -1,14 +1,14 @@
 """Select the best episodes of a question that differ from each other, and pair good ones with bad ones for preference
 training.
 
-What both episodes of a contrastive pair have said before they part is a common prompt, so a pair teaches to prefer the
-good one's next turn. It is made only where that turn is the better one: what the bad one does wrong later on teaches
-nothing about it. Episodes of a free model part in their first words, which are rarely to blame. So the bad one goes on
-up to its first mistake, and there the good one's turn takes over, where it follows from what the bad one has read.
+The turns that both episodes of a pair share are its prompt, so a pair teaches to prefer the good one's next turn, and
+is made only where that turn is the better one. Sampled episodes mostly differ from their first words, which are rarely
+to blame. So the prompt of a pair is the bad episode up to its first mistake, followed by the good one's turn where that
+follows from what the bad one has read.
 
-A right answer by another name is no mistake: no pair rests on the form of a name. No pair prefers what the reward of
-the protocol ranks lower, nor an answer to "unknown" where nothing that was read states it: of two that read nothing of
-it, "unknown" is preferred to a wrong answer.
+A right answer by another name is no mistake. No pair prefers what the reward of the protocol ranks lower, nor an answer
+to "unknown" where nothing that was read states it; between two episodes that read nothing of it, "unknown" is preferred
+to a wrong answer.
 """
 
 from __future__ import annotations

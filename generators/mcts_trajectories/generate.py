@@ -133,7 +133,7 @@ async def generate(
 ) -> Generated:
     """Search a question and word what was found as trajectories.
 
-    `parallel` is as in `mcts.search.search`. The search goes on until each kind of row is among those that `choose`
+    `parallel` is as in `mcts.search.search`. The search continues until each kind of row is among those that `choose`
     keeps. `worded` is the question with its gold sub-questions as they are to be searched (`asking`); rows are judged
     by the question itself. `keys` are those of the calls that reworded it.
     """

@@ -1,8 +1,8 @@
 """Make sure that a key or button press on the Decide view counts for the row that is shown, and counts once.
 
-Each showing of a row has a number, its *seat*. Buttons belong to a seat, and only one press is taken for each seat;
-a press that comes late, or comes twice, finds another seat, and a note says so. In the browser, `one_press.js` makes
-keys act on the row that stands there.
+Each showing of a row has a number, its *seat*. Buttons belong to a seat, and only one press counts for each seat; a
+press that comes late, or twice, meets another seat, and a note says so. In the browser, `one_press.js` makes keys act
+on the row that is shown.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A shard is a file of input items. Its name holds the hash of the items and of the configuration. The worker that runs
 it writes its tables and, last, its *receipt* (`shards/NAME.json`). A shard with a receipt is not run again; without
-one its files are made anew, from the ledger and so at no cost, byte for byte the same.
+one its files are made again, from the ledger and so at no cost, byte for byte the same.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Files of neighbouring shards become one, the same ones in every table, so that what belongs together still has one
 name. Receipts add up as before, and `verify` checks the copy as it checks the run. The copy has no ledger, and no run
-goes on in it.
+continues in it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Decide which of an episode's messages the model is shown at each turn, by a stated rule, and the windows that follow
 from it.
 
-`all` shows everything. `newest:5` shows the newest five results, and a mark in the place of each older one. `summary:N`
-lets the model write a summary once N tokens stand after the opening, and goes on from that summary alone.
+`all` shows everything. `newest:5` shows the newest five results, and a mark in place of each older one. `summary:N`
+lets the model write a summary once N tokens stand after the opening, and continues from that summary alone.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ class _Episode:
         return replace(self._config.sampling, max_tokens=longest, stop=self.writing.stop)
 
     def begin_turn(self) -> bool:
-        """Keep the context to its rule. Whether a summary is asked for before the agent goes on."""
+        """Keep the context to its rule. Whether a summary is asked for before the agent continues."""
         before = len(self._windows.views)
         self._windows.begin_turn()
         if self._config.context.kind == "newest" and len(self._windows.views) > before:

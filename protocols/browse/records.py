@@ -107,7 +107,7 @@ def needless_repeats(record: BrowseRecord) -> list[int]:
 
 
 def barren_calls(record: BrowseRecord) -> list[bool]:
-    """Return for each call whether it led nowhere: it was refused, found nothing, repeated one in vain, or showed only
+    """Return for each call whether it led nowhere: it was refused, found nothing, repeated another, or showed only
     what had been shown before.
     """
     repeats = set(needless_repeats(record))

@@ -198,7 +198,7 @@ def check_once(folder: Path, manifest: str, files: Sequence[SealedFile], mend: s
 
     The folder keeps a note of each file's inode, size and times. Every write changes a file's change time, which no
     program can set, and a copy has other inodes, so that the note still holds for unchanged files; only what a disk
-    loses without a write goes unnoticed. A folder that cannot be written to is read anew each time.
+    loses without a write goes unnoticed. A folder that cannot be written to is read again each time.
     """
     with _one_at_a_time(folder / manifest):
         check_sizes(folder, files, mend)

@@ -2,7 +2,7 @@
 
 Symmetric deletion: two words at distance d or less become equal when at most d letters of each are deleted. Every
 word's first seven letters are stored under the hashes of all that remains when up to two are deleted, so a lookup reads
-29 buckets instead of all words. The method is SymSpell's (Garbe, 2012), with buckets in the place of stored keys: what
+29 buckets instead of all words. The method is SymSpell's (Garbe, 2012), with buckets in place of stored keys: what
 is in a bucket is compared by its letters anyway.
 """
 

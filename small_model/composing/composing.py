@@ -1,9 +1,9 @@
 """Turn plain clauses into one-fact questions and descriptions of a name, and these into a question with two hops.
 
-`GAP` stands for the name that two documents share. A question has it once; filled with a description out of the other
-document, it asks for both documents. What it can be answered with are the dates, figures or names of the sentences
-nearest to it: the reader may answer with nothing else, so it guesses as well as it can when a document is missing, and
-a question that can be guessed is found out.
+`GAP` is the placeholder for the name that two documents share. A question has it once; with a description from the
+other document in its place, the question needs both documents. Possible answers are the dates, figures or names of the
+sentences nearest to it: the reader must choose among these, so it guesses as well as possible when a document is
+missing, and questions that can be guessed are detected.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The agent for OpenRLHF 0.11: `--train.agent_func_path …/training/adapters/openrlhf.py`.
 
-It makes an episode in the protocol of its question, and pays it. What is searched stands in the YAML file that the
+It makes an episode in the protocol of its question, and pays it. What is searched is given in the YAML file that the
 environment variable TRAILFORGE_SEARCH names (`SearchSettings`). TRAILFORGE_REWARD_PRESET, where it is set, names a
 reward preset, or a training preset's YAML file, in place of each question's own.
 

@@ -5,9 +5,9 @@ a training preset's YAML file, whose judge is then asked) and `args.reward_proto
 questions. `sample.metadata` may have what the data set or a generate function knows, as ours do: `question`,
 `transcript` (its messages), `retrieved_titles`, `judge`.
 
-`--custom-generate-function-path trailforge.training.adapters.slime.generate`. What is searched stands in the YAML file
+`--custom-generate-function-path trailforge.training.adapters.slime.generate`. What is searched is set in the YAML file
 that the environment variable TRAILFORGE_SEARCH names (`SearchSettings`). Not for `--partial-rollout`: an episode that
-slime breaks off is made anew. Turns are appended by slime's own `Sample.append_response_tokens`, so slime has to be of
+slime breaks off is made again. Turns are appended by slime's own `Sample.append_response_tokens`, so slime has to be of
 August 2026 or later (tried at its commit 624b824).
 
 `--custom-reward-post-process-path trailforge.training.adapters.slime.center_rewards`: as slime makes advantages of the

@@ -8,7 +8,7 @@ verl makes an object of it for every episode. `trailforge.training.adapters.verl
 for that the reward manager has to be `naive`, verl's default, as `dapo` does not hand on what an agent loop knows.
 
 The class is not decorated with verl's `register`: verl imports this file when it makes the first object, and the
-decorator would then put an entry without settings in the place of the file's.
+decorator would then put an entry without settings in place of the file's.
 """
 
 # verl is installed in an environment of its own: it wants another transformers.

@@ -58,7 +58,7 @@ class _Collector:
                 self.of_segments.reject(segment.uid, segment, against)
 
     def close(self, inputs: int) -> None:
-        """Write the lines of the books."""
+        """Write the lines of the counts."""
         self.table.lines.append(self.books.line(inputs))
         if self.made:
             self.table.lines.append(self.of_segments.line(self.made))

@@ -1,6 +1,6 @@
 """Manage the folder of a training: the settings it was started with, its checkpoints, and the final model.
 
-    OUT/settings.json                 what decides the weights; a training goes on with the same settings only
+    OUT/settings.json                 what decides the weights; a training continues with the same settings only
     OUT/checkpoints/checkpoint-N/     after N optimizer steps; whole once `whole.json` lists its files
     OUT/logs/                         TensorBoard
     OUT/model/                        weights and tokenizer, there whole or not at all
@@ -9,7 +9,7 @@
     OUT/training.json                 figures of the finished training
 
 A checkpoint is written file by file. One that was interrupted has no `whole.json`, or a file that differs from it, and
-is passed over when a training goes on.
+is passed over when a training continues.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A run goes from a checkpoint or the first step to the last step, or to a SIGTERM
 
 Clusters send SIGTERM before they take a machine away: the step is ended, a checkpoint written, and the process ends.
 torchrun and `accelerate launch` pass the signal on and kill what still runs after 30 seconds. What has not written its
-checkpoint by then goes on from the one before, as after any other end.
+checkpoint by then continues from the one before, as after any other end.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ other there.
 
 A question calls a thing by what one document says of it, and asks for what the other one says. So a joint is a name
 with a sentence of each document that has it and says what the other document does not: figures, and words with a
-capital. All is told by rule, from words alone.
+capital. Everything is decided by rule, from words alone.
 """
 
 from __future__ import annotations

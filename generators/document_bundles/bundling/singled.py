@@ -1,10 +1,10 @@
 """Find where a question over two documents can start: one of several similar things in a document that only the other
 document singles out.
 
-A reader who has the document with the answer, and no other, takes what fits best there. Only where it tells of several
-of the kind, each with a fact of its own, is he in doubt; and only what another document alone says of one of them
-settles which is meant (`Singled`). All is told by rule, from words alone: names by their capitals, their kinds by the
-words beside them.
+A reader who has only the document with the answer guesses the fact that fits best. The guess is uncertain only where
+the document mentions several things of the kind, each with a fact of its own; then only what the other document says of
+one of them settles which is meant (`Singled`). Everything is decided by rule, from words alone: names by their
+capitals, their kinds by the words beside them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ whole graph.
 
 The more entities share each fact, the less it says by itself, so what most entities share is taken first. No fact is
 there that the others make needless. Of every other entity that all facts but one are true of, the graph says something
-else in the place of that one, or that it is of another kind: what it lacks proves nothing, unless it is closed.
+else in place of that one, or that it is of another kind: what it lacks proves nothing, unless it is closed.
 """
 
 from __future__ import annotations

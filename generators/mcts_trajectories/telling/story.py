@@ -1,9 +1,9 @@
 """Turn search steps into conversations (MSearcher, section 3.1.4 and appendix A): a plan, a search per step, a final
 answer.
 
-`outline` says what has to be told in each turn; it is told in sentences drawn from `prompts/connectives.yaml`, here,
-by a generator seeded with the trajectory's uid, so that a trajectory always reads the same, or by the model
-(`thoughts`). Tool turns carry `train = False`.
+`outline` says what each turn must say. It is worded here in sentences from `prompts/connectives.yaml`, drawn by a
+generator seeded with the trajectory's uid, so that a trajectory always reads the same, or else by the model
+(`thoughts`). Tool turns have `train = False`.
 """
 
 from __future__ import annotations

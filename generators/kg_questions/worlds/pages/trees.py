@@ -1,7 +1,7 @@
 """Sample questions of many facts as random trees, grown from the answer, and keep those that the whole graph confirms.
 
-Each entity on the way is told by one fact that leads to it alone, or by two of which neither does and both together do.
-What stands at the bottom is told so too, rather than named, at least once in every question.
+Each intermediate entity is identified by one fact that leads to it alone, or by two facts together. In every question
+at least one starting entity is described by two facts, too, instead of being named.
 """
 
 from __future__ import annotations
