@@ -193,9 +193,7 @@ def rl(
     launch: _Launch = None,
     print_files: _Print = False,
 ) -> None:
-    """Train by reinforcement learning: the agent searches for the questions in the preset's protocol and is rewarded
-    for each episode.
-    """
+    """Train by reinforcement learning: the agent searches for answers and is rewarded for each episode."""
     is_ours = engine != "verl" or launcher is not None
     if is_ours and launch_elsewhere(context, launcher, launch, print_files, out):
         return

@@ -81,8 +81,7 @@ def make_training_set(
     measured: Measured = NOT_MEASURED,
     progress: Progress | None = None,
 ) -> SetManifest:
-    """Make a training set from finished runs of any data sets, in any mixture, and from files of `questions` to train
-    on, which are asked in `config.protocol`.
+    """Make a training set from finished runs, in any mixture, and from files of `questions` in `config.protocol`.
 
     `column_map` is for these files, as `pipelines.sources.read_questions` takes it. `measured` says how hard an agent
     found the questions; rows record it, and `config` may select by it. Raises `InvalidInput` for a run or file that
