@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from trailforge.curation.decisions import Stance
+from trailforge.curation.decisions import LatestDecision
 
 REJECTED = "rejected"
 """Name of the table of the rows that filters rejected."""
@@ -56,7 +56,7 @@ class ReasonAgreement:
     agrees always."""
 
 
-def between_people(stances: Iterable[Stance]) -> list[PairAgreement]:
+def between_people(stances: Iterable[LatestDecision]) -> list[PairAgreement]:
     """Return how far every two people agree who decided on a row in common, sorted by their names."""
     of_person: dict[str, dict[tuple[str, str], bool]] = defaultdict(dict)
     for each in stances:
@@ -71,7 +71,7 @@ def between_people(stances: Iterable[Stance]) -> list[PairAgreement]:
     return found
 
 
-def with_filters(stances: Iterable[Stance]) -> list[FilterAgreement]:
+def with_filters(stances: Iterable[LatestDecision]) -> list[FilterAgreement]:
     """Return how far each person, sorted by name, agrees with the filters: on rows that the filters accepted (tables),
     and on those that they rejected (`rejected/`).
     """
@@ -90,7 +90,7 @@ def with_filters(stances: Iterable[Stance]) -> list[FilterAgreement]:
     ]
 
 
-def by_reason(stances: Iterable[Stance]) -> list[ReasonAgreement]:
+def by_reason(stances: Iterable[LatestDecision]) -> list[ReasonAgreement]:
     """Return how far people agree on each reason that somebody gave, the most frequent reason first."""
     of_row: dict[tuple[str, str], list[str]] = defaultdict(list)
     for each in sorted(stances, key=lambda each: each.who):

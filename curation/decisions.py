@@ -48,7 +48,7 @@ _TAIL = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stance:
+class LatestDecision:
     """The latest decision of one person on one row."""
 
     table: str
@@ -132,7 +132,7 @@ def take_in(folder: Path, run_id: str, logs: Sequence[Path]) -> tuple[list[Decis
     return new, others
 
 
-def collect_stances(decisions: Iterable[Decision]) -> list[Stance]:
+def latest_decisions(decisions: Iterable[Decision]) -> list[LatestDecision]:
     """Return the latest decision of each person on each row, by table, uid and name. Comments do not count, and a
     person who withdrew a decision has none.
     """
@@ -147,8 +147,8 @@ def collect_stances(decisions: Iterable[Decision]) -> list[Stance]:
 
 def merge(decisions: Iterable[Decision]) -> Merged:
     """Merge decisions into one ruling a row, by the rules in the module's docstring."""
-    of_row: dict[tuple[str, str], list[Stance]] = defaultdict(list)
-    for stance in collect_stances(decisions):
+    of_row: dict[tuple[str, str], list[LatestDecision]] = defaultdict(list)
+    for stance in latest_decisions(decisions):
         of_row[stance.table, stance.uid].append(stance)
     rulings = tuple(_ruling(stances) for stances in of_row.values())
     return Merged(rulings=rulings, conflicts=tuple(c for stances in of_row.values() for c in _conflicts(stances)))
@@ -194,7 +194,7 @@ def source_of(table: str, row: Mapping[str, Any]) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _stance(words: Sequence[Decision]) -> Stance:
+def _stance(words: Sequence[Decision]) -> LatestDecision:
     """Of one person's words on one row, in the order of time."""
     last = words[-1]
     fixes: list[Fix] = []
@@ -204,7 +204,7 @@ def _stance(words: Sequence[Decision]) -> Stance:
         elif word.action == "reject":
             fixes.clear()
     action: RulingAction = "reject" if last.action == "reject" else "fix" if fixes else "accept"
-    return Stance(
+    return LatestDecision(
         table=last.table,
         uid=last.uid,
         who=last.who,
@@ -216,7 +216,7 @@ def _stance(words: Sequence[Decision]) -> Stance:
     )
 
 
-def _ruling(stances: Sequence[Stance]) -> Ruling:
+def _ruling(stances: Sequence[LatestDecision]) -> Ruling:
     in_time = sorted(stances, key=lambda each: (each.when, each.who))
     against = [each for each in in_time if not each.is_kept]
     given = sorted((fix for each in stances for fix in each.fixes), key=lambda fix: (fix.when, fix.who))
@@ -241,7 +241,7 @@ def _holding(fixes: Iterable[Fix]) -> tuple[Fix, ...]:
     return tuple(held[field] for field in sorted(held, key=lambda field: field.split(".")))
 
 
-def _conflicts(stances: Sequence[Stance]) -> Iterator[Conflict]:
+def _conflicts(stances: Sequence[LatestDecision]) -> Iterator[Conflict]:
     """Where those who decided on one row differ."""
     table, uid = stances[0].table, stances[0].uid
     if len({each.is_kept for each in stances}) > 1:
@@ -252,7 +252,7 @@ def _conflicts(stances: Sequence[Stance]) -> Iterator[Conflict]:
             yield Conflict(table=table, uid=uid, field=field, sides=tuple(values))
 
 
-def _wanted(stance: Stance, field: str) -> list[str]:
+def _wanted(stance: LatestDecision, field: str) -> list[str]:
     """What somebody's fix of a field, or else of the nearest thing that it is a part of, makes of it, as JSON.
 
     None without such a fix. Where the fixed thing has no such part, `null`.

@@ -15,7 +15,7 @@ from trailforge.pipelines.sources import hash_source
 from trailforge.schemas import Decision, OutputError, from_dict
 
 
-def tell_sources(folder: Path, decisions: Sequence[Decision]) -> list[Decision]:
+def with_source_hashes(folder: Path, decisions: Sequence[Decision]) -> list[Decision]:
     """Return the decisions with the content hash of their source added, where they lack it and the run's folder has it.
     Only decisions on this run get one: another run that was in the folder may have had other inputs.
     """

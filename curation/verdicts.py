@@ -24,7 +24,7 @@ from trailforge.curation.decisions import (
     read_decisions,
     read_records,
 )
-from trailforge.curation.sources import by_source, tell_sources
+from trailforge.curation.sources import by_source, with_source_hashes
 from trailforge.pipelines import INPUTS
 from trailforge.pipelines.curated import source_column
 from trailforge.pipelines.engine import output_errors, sha256_of, write_atomically
@@ -107,13 +107,13 @@ def awaits_curation(log: Path) -> bool:
 
 def _read_told(log: Path) -> list[Decision]:
     """The words of a log, each with the hash of its source where the log or the run around it tells it."""
-    return tell_sources(log.parent.parent, read_decisions(log, _check_decision))
+    return with_source_hashes(log.parent.parent, read_decisions(log, _check_decision))
 
 
 def _copy_log(log: Path, target: Path) -> None:
     """Byte by byte, but for words that do not say what their source says, and whose run does."""
     words = read_decisions(log, _check_decision) if log.name == _NAMES[0] else []
-    told = tell_sources(log.parent.parent, words)
+    told = with_source_hashes(log.parent.parent, words)
     if told == words:
         shutil.copyfile(log, target)
     else:

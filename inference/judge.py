@@ -1,8 +1,8 @@
 """A model as judge of answers (R-Search, section 3.4: a score in [0, 1] for facts and explanations).
 
 A judge's verdict is a number that `rewards` takes as an input. It is asked through the one client for models, so the
-ledger remembers it and the same answer is never judged twice. `JudgeDesk` is the judge for all callers that score:
-trainers and frameworks call rewards on event loops and threads of their own.
+ledger remembers it and the same answer is never judged twice. `ThreadSafeJudge` is the judge for all callers that
+score: trainers and frameworks call rewards on event loops and threads of their own.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from trailforge.inference.asker import Asker
-from trailforge.inference.desk import ModelDesk, ServedModel
 from trailforge.inference.request import ChatTurn, Request, Sampling
 from trailforge.inference.structured import Client, ask_json, object_schema
+from trailforge.inference.thread_safe import ServedModel, ThreadSafeModel
 from trailforge.inference.threads import once
 from trailforge.inference.usage import Meter
 from trailforge.schemas import InvalidInput, MalformedReply
@@ -174,7 +174,7 @@ def read_rubric(config: JudgeConfig) -> str:
     return text
 
 
-class JudgeDesk(ModelDesk):
+class ThreadSafeJudge(ThreadSafeModel):
     """A judge that can be used from any thread and any event loop."""
 
     def __init__(self, config: JudgeConfig) -> None:
@@ -193,10 +193,10 @@ class JudgeDesk(ModelDesk):
 
 
 @once
-def judge_desk(config: JudgeConfig) -> JudgeDesk:
+def open_thread_safe_judge(config: JudgeConfig) -> ThreadSafeJudge:
     """Return the judge of this configuration, one in each process, which lives as long as the process. Raises what
-    `JudgeDesk` raises.
+    `ThreadSafeJudge` raises.
     """
-    desk = JudgeDesk(config)
-    atexit.register(desk.close)
-    return desk
+    shared = ThreadSafeJudge(config)
+    atexit.register(shared.close)
+    return shared

@@ -15,18 +15,18 @@ import pyarrow as pa
 
 from trailforge.curation import (
     CurationGuide,
+    LatestDecision,
     Merged,
-    Stance,
     TableGuide,
     append,
     check_decision,
-    collect_stances,
+    latest_decisions,
     merge,
     now,
     of_run,
     read_decisions,
     source_of,
-    tell_sources,
+    with_source_hashes,
 )
 from trailforge.pipelines import value_at
 from trailforge.pipelines.runs import OpenRun
@@ -70,9 +70,9 @@ def decide(
         check_decision(Decision(run_id=run_id, table=table, uid=uid, who=who, when=now(), source_id=source_id, **word))
         for word in words
     )
-    new = tell_sources(folder, list(made))
+    new = with_source_hashes(folder, list(made))
     so_far = [each for each in of_run(read_decisions(folder), run_id) if (each.table, each.uid) == (table, uid)]
-    stances = collect_stances(so_far)
+    stances = latest_decisions(so_far)
     if takes_back and not any(each.who == who for each in stances):
         raise InvalidInput(f"{who} decided nothing on row {uid} of {table} that could be taken back", field="action")
     fixed = {fix.field.split(".")[0] for each in stances for fix in each.fixes}
@@ -196,7 +196,7 @@ def kinds_of(run: OpenRun, table: str) -> list[Kind]:
     ]
 
 
-def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], decided: Merged) -> np.ndarray:
+def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[LatestDecision], decided: Merged) -> np.ndarray:
     """Return the numbers of the rows to decide on, in order; with a search, of the rows searched so far."""
     table = wanted.table
     order = _order(run, wanted, who, stances, decided)
@@ -223,7 +223,7 @@ def _found(run: OpenRun, wanted: Wanted) -> Sequence[int]:
         return ()
 
 
-def _order(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], decided: Merged) -> np.ndarray:
+def _order(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[LatestDecision], decided: Merged) -> np.ndarray:
     """All rows that the order is made of."""
     table = wanted.table
     if wanted.mode == MINE:
@@ -266,7 +266,7 @@ def shares_of(run: OpenRun, table: str, guide: TableGuide) -> dict[str, tuple[np
     return run.once(("shares", table, *named), divide) if guide.annotators else {}
 
 
-def _decided_enough(wanted: Wanted, stances: Sequence[Stance]) -> set[str]:
+def _decided_enough(wanted: Wanted, stances: Sequence[LatestDecision]) -> set[str]:
     """Ids of rows that as many people have decided on as the guide asks for, whoever they are."""
     table = wanted.table
     counts = Counter(each.uid for each in stances if each.table == table)

@@ -17,9 +17,9 @@ from trailforge.evaluation.results import (
     Comparison,
     EvaluationTable,
     TableRow,
+    describe_malformed,
     describe_timeline,
     is_right,
-    tell_malformed,
 )
 from trailforge.inspector.evaluations import verdict_of
 from trailforge.pipelines.show import (
@@ -60,7 +60,7 @@ def describe_results(table: EvaluationTable, *, is_brief: bool = False) -> Parts
     if more := len(table.missing) - len(missing):
         missing.append(f"{more} more")
     notes = [Note(f"Not all is there. {line}", "warn") for line in missing]
-    notes += [Note(line, "warn") for line in tell_malformed(table.rows)]
+    notes += [Note(line, "warn") for line in describe_malformed(table.rows)]
     chips = Chips(
         [
             StyledText(f"{given.num_questions:,} questions of {given.dataset or given.questions}"),

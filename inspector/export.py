@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from trailforge.curation import between_people, by_reason, collect_stances, merge, of_run, read_decisions, with_filters
+from trailforge.curation import between_people, by_reason, latest_decisions, merge, of_run, read_decisions, with_filters
 from trailforge.inspector import charts
 from trailforge.inspector.showing import cells, describe, kinds_of, more_of, product_of, show_of
 from trailforge.inspector.static_parts import StaticDrawing, table_of
@@ -171,7 +171,7 @@ class _Site:
         return parts
 
     def _decisions(self) -> str:
-        stances = collect_stances(of_run(read_decisions(self._run.folder), self._run.run_id))
+        stances = latest_decisions(of_run(read_decisions(self._run.folder), self._run.run_id))
         if not stances:
             return "<h1>Decisions</h1><p>Nobody has decided on a row.</p>"
         merged = merge(of_run(read_decisions(self._run.folder), self._run.run_id))

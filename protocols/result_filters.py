@@ -19,7 +19,7 @@ from trailforge.inference import (
     ServedModel,
     ask_json,
     fill,
-    open_desk,
+    open_thread_safe_model,
 )
 from trailforge.protocols.base import passage_lines
 from trailforge.protocols.turns import Search
@@ -145,13 +145,13 @@ def open_filter(rule: KgFilter, documents: DocumentFilter, served: ServedModel |
     served = named_model(rule, documents, served)
     if served is None:
         return ResultFilter(rule=rule, documents=documents)
-    desk = open_desk(served, "filters")
+    shared = open_thread_safe_model(served, "filters")
     try:
-        desk.check()
+        shared.check()
     except ServerUnavailable as error:
         problem = f"{served.model} at {served.url} filters what searches find, and is not there ({error}): start it, or"
         raise ServerUnavailable(f"{problem} name another {_MENDS}") from error
-    return ResultFilter(rule=rule, documents=documents, client=desk, model=served.model, max_tokens=served.max_tokens)
+    return ResultFilter(rule=rule, documents=documents, client=shared, model=served.model, max_tokens=served.max_tokens)
 
 
 def filter_prompts() -> str:

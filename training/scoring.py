@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from trailforge.inference.judge import JudgeConfig, Judged, judge_desk
+from trailforge.inference.judge import JudgeConfig, Judged, open_thread_safe_judge
 from trailforge.protocols import Spoken, ToScore, read_transcript, split_text
 from trailforge.protocols.browse import asking_of
 from trailforge.protocols.environment import EnvironmentConfig
@@ -112,7 +112,9 @@ class Scorer:
         judge: Future[float] | float | None = given.judge
         if judge is None and self.judge is not None and not truth.correct_options:
             question = given.question or _asked(given.messages, protocol)
-            judge = judge_desk(self.judge).score(Judged(question=question, answer=episode.answer, golds=truth.golds))
+            judge = open_thread_safe_judge(self.judge).score(
+                Judged(question=question, answer=episode.answer, golds=truth.golds)
+            )
         return Pending(
             episode=episode, truth=truth, preset=preset, judge=judge, nearest=given.nearest, search=self.search
         )

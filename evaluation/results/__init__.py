@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from trailforge.evaluation.results.table import CellEstimate as CellEstimate
     from trailforge.evaluation.results.table import EvaluationTable as EvaluationTable
     from trailforge.evaluation.results.table import TableRow as TableRow
+    from trailforge.evaluation.results.table import describe_malformed as describe_malformed
     from trailforge.evaluation.results.table import make_table as make_table
-    from trailforge.evaluation.results.table import tell_malformed as tell_malformed
     from trailforge.evaluation.results.timeline import describe_timeline as describe_timeline
 else:
     __getattr__, __dir__ = lazy_names(__name__)

@@ -20,9 +20,9 @@ from trailforge.evaluation.results.table import (
     EvaluationTable,
     TableRow,
     TagShare,
+    describe_malformed,
     measure_stability,
     read_table,
-    tell_malformed,
 )
 from trailforge.pipelines.cards import COLOURS, DARK, GREY, figure_of, plain, png_of, write_figure
 from trailforge.pipelines.engine import write_atomically, write_text
@@ -68,7 +68,7 @@ def describe_table(table: EvaluationTable, plots: Sequence[str] = ()) -> str:
         f"# Evaluation on {plain(given.questions)}\n",
         f"{_origin(table)}\n",
         *_missing_lines(table.missing),
-        *(f"\n**{plain(line)}**\n" for line in tell_malformed(table.rows)),
+        *(f"\n**{plain(line)}**\n" for line in describe_malformed(table.rows)),
     ]
     if not rows:
         return "\n".join([*sections, "There are no episodes yet.\n"])

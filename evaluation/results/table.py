@@ -216,7 +216,7 @@ def make_table(evaluation: Evaluation, episodes: Iterable[AgentEpisode]) -> Eval
     return EvaluationTable(evaluation=evaluation, rows=tuple(rows), missing=tuple(_missing(evaluation, rows)))
 
 
-def tell_malformed(rows: Iterable[TableRow]) -> list[str]:
+def describe_malformed(rows: Iterable[TableRow]) -> list[str]:
     """Return a line for each cell in which most episodes end in an unreadable turn, since its scores measure the format
     alone.
     """

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 from typing import Any
 
-from trailforge.generators.document_bundles.bundling.joints import ToldNames, joints
-from trailforge.generators.document_bundles.bundling.singled import ToldThings, prepare, singled_out
+from trailforge.generators.document_bundles.bundling.joints import DocumentNames, joints
+from trailforge.generators.document_bundles.bundling.singled import DocumentThings, prepare, singled_out
 from trailforge.generators.document_bundles.search_thoughts import join_phrases
 from trailforge.inference import object_schema
 from trailforge.protocols.nl_dag import SearchPlan, render
@@ -57,9 +57,9 @@ def shown_text(document: SourceDocument, longest: int) -> str:
     return cut_paper(document.text, longest) if document.kind == "academic" else cut_text(document.text, longest)
 
 
-def told_things(
+def index_things(
     documents: Sequence[SourceDocument], longest: int, counts: CaseCounts | None = None
-) -> list[ToldThings]:
+) -> list[DocumentThings]:
     """Return a bundle's documents, as prompts show them, indexed by the things they mention; see `singled.prepare`."""
     shown = [(document.title, shown_text(document, longest)) for document in documents]
     return prepare(shown, [document.kind == "academic" for document in documents], counts)
@@ -98,13 +98,13 @@ def describe_finds(bundle: Bundle, documents: Sequence[SourceDocument], longest:
     linked = [link for link in bundle.links if link.names]
     seen: set[str] = set()
     lines = [
-        *_singled_lines(told_things(documents, longest), seen),
+        *_singled_lines(index_things(documents, longest), seen),
         *(
             f"[{numbers[link.first]}] and [{numbers[link.second]}] both name {join_phrases(link.names[:_MOST_NAMES])}."
             for link in linked
         ),
     ]
-    told = {each.id: ToldNames.of(each.title, shown_text(each, longest)) for each in documents}
+    told = {each.id: DocumentNames.of(each.title, shown_text(each, longest)) for each in documents}
     found = [(joint, link) for link in linked for joint in joints(told[link.first], told[link.second], link.names)]
     most = len(seen) + 2 * _MOST_JOINTS
     for joint, link in sorted(found, key=lambda each: -each[0].weight):
@@ -116,7 +116,7 @@ def describe_finds(bundle: Bundle, documents: Sequence[SourceDocument], longest:
     return "".join(f"- {line}\n" for line in lines)
 
 
-def _singled_lines(things: Sequence[ToldThings], seen: set[str]) -> Iterator[str]:
+def _singled_lines(things: Sequence[DocumentThings], seen: set[str]) -> Iterator[str]:
     """A line for each thing that a document singles out of several of another, the best first; `seen` gets their
     sentences."""
     pairs = permutations(range(len(things)), 2)

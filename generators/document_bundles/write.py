@@ -209,7 +209,7 @@ class BundleWork:
             question=row.asked().text,
             answer=row.answer,
             quotes=render_quotes(row, documents),
-            reason=told_reason(row, against, documents),
+            reason=describe_rejection(row, against, documents),
         )
         try:
             reply = await self._asked(f"{self._prompt()}\n\n{told}", "mend", 1)
@@ -272,7 +272,7 @@ def may_be_mended(against: Verdict) -> bool:
     return against.reason in MENDABLE and not against.detail.startswith(_NO_VERDICT)
 
 
-def told_reason(row: BundleQuestion, against: Verdict, documents: Sequence[SourceDocument]) -> str:
+def describe_rejection(row: BundleQuestion, against: Verdict, documents: Sequence[SourceDocument]) -> str:
     """Say for the writer's prompt why a draft was rejected, naming documents by their numbers there. An editing model
     sees only the documents that the draft quotes, and its numbers count those.
     """

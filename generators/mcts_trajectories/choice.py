@@ -55,19 +55,19 @@ def over_cap(row: Trajectory, accepted: Sequence[Trajectory], caps: ReflectionCo
 async def reword(
     question: Question, chosen: Chosen[Trajectory], context: Context, filters: FilterConfig
 ) -> tuple[Chosen[Trajectory], Meter]:
-    """Reword the chosen rows with the model's thoughts where these pass the checks; returns the choice of `choose_told`
-    and the calls made.
+    """Reword the chosen rows with the model's thoughts where these pass the checks; returns the choice and the calls
+    made, as `choose_worded` does.
     """
     if context.config.thoughts.source == "templates":
         return chosen, Meter()
-    return await choose_told(
+    return await choose_worded(
         chosen,
         lambda row, meter: _reword_one(question, row, context, filters, meter),
         lambda rows, kept: choose_rows(question, rows, filters, context.config.reflection, kept),
     )
 
 
-async def choose_told(
+async def choose_worded(
     chosen: Chosen[Trajectory],
     tell: Callable[[Trajectory, Meter], Awaitable[tuple[Trajectory, list[Doubt]]]],
     choose_beside: Callable[[Sequence[Trajectory], Sequence[Trajectory]], Chosen[Trajectory]],

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from trailforge.generators.mcts_trajectories.show_mended import mended
-from trailforge.generators.mcts_trajectories.telling.story import told_story
+from trailforge.generators.mcts_trajectories.telling.story import story_in_conversation
 from trailforge.pipelines.runs import OpenRun
 from trailforge.pipelines.show import (
     Chips,
@@ -100,7 +100,7 @@ def turns_of_mistake(row: Trajectory) -> dict[int, StyledText]:
     turns = [number for number, message in enumerate(row.messages) if message.role == "assistant"]
     if mistake is None or mistake + 1 >= len(row.steps):
         return {}
-    story = told_story(row)
+    story = story_in_conversation(row)
     searches = story.searches()
     if mistake not in searches or len(turns) <= (asked := searches.index(mistake)) + 1:
         return {}  # `verify` says what is wrong with a conversation that is not of these steps

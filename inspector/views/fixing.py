@@ -15,7 +15,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from trailforge.inspector.deciding import parts_of
-from trailforge.inspector.views.desk import Desk, button
+from trailforge.inspector.views.visit import DecideVisit, button
 from trailforge.inspector.visible_text import escape_text, mark_spans
 from trailforge.pipelines import Place, value_at
 
@@ -45,7 +45,7 @@ Save = Callable[[Sequence[tuple[str, str]]], bool]
 class Fixing:
     """A row that a person may change, and the changes so far."""
 
-    desk: Desk
+    visit: DecideVisit
     place: Place
     row: Mapping[str, Any]
     fixable: Sequence[str]
@@ -57,7 +57,7 @@ class Fixing:
 def show_fix(fixing: Fixing, where: DeltaGenerator) -> None:
     """Show the field to edit, and in `where` the resulting change with the button that saves it."""
     uid = fixing.place[1]
-    edits = fixing.desk.edits.get(fixing.place, {})
+    edits = fixing.visit.edits.get(fixing.place, {})
     with st.expander("Fix fields", expanded=bool(edits), key=f"decide.fixing.{uid}"):
         field = st.selectbox("Field", parts_of(fixing.row, fixing.fixable), key=f"decide.field.{uid}")
         key = f"decide.value.{uid}.{field}"
@@ -79,7 +79,7 @@ def _show_changes(fixing: Fixing, edits: Mapping[str, str], field: str, key: str
     legend.html("<b>What the fix changes</b>: old on the left, new on the right. Nothing is saved yet.")
     shown = tuple(sorted(edits.items()))
     uid = fixing.place[1]
-    button(save, "Save the fix", "save", fixing.desk.seat, _save, fixing, shown, field, key, type="primary")
+    button(save, "Save the fix", "save", fixing.visit.seat, _save, fixing, shown, field, key, type="primary")
     drop.button("Discard", key=f"decide.discard.{uid}", width="stretch", on_click=_discard, args=(fixing, field, key))
     st.html("".join(_change(name, _now(fixing, name), text) for name, text in shown))
 
@@ -116,7 +116,7 @@ def _now(fixing: Fixing, field: str) -> str:
 
 def _keep(fixing: Fixing, field: str, key: str) -> None:
     """What was typed, until it is saved: the field itself is gone as soon as another one is chosen."""
-    edits = fixing.desk.edits.setdefault(fixing.place, {})
+    edits = fixing.visit.edits.setdefault(fixing.place, {})
     text = st.session_state.get(key)
     if text is None:  # pressed once more, late: the field is gone
         return
@@ -129,14 +129,14 @@ def _keep(fixing: Fixing, field: str, key: str) -> None:
 def _save(fixing: Fixing, shown: tuple[tuple[str, str], ...], field: str, key: str) -> None:
     """Save what was shown; what was typed after that is shown first."""
     _keep(fixing, field, key)
-    if tuple(sorted(fixing.desk.edits[fixing.place].items())) != shown:
+    if tuple(sorted(fixing.visit.edits[fixing.place].items())) != shown:
         st.toast("The text has changed since: look at the change, then save it.")
     elif fixing.save(shown):
         _discard(fixing, field, key)
 
 
 def _discard(fixing: Fixing, field: str, key: str) -> None:
-    fixing.desk.edits.pop(fixing.place, None)
+    fixing.visit.edits.pop(fixing.place, None)
     st.session_state.pop(key, None)
 
 

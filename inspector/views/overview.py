@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from trailforge.curation import Merged, Stance, between_people, by_reason, with_filters
+from trailforge.curation import LatestDecision, Merged, between_people, by_reason, with_filters
 from trailforge.inspector import charts
 from trailforge.inspector.showing import describe, kinds_of, product_of, show_of
 from trailforge.inspector.views.drawing import Canvas, draw
@@ -173,7 +173,7 @@ def _time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
-def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance], decided: Merged) -> None:
+def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[LatestDecision], decided: Merged) -> None:
     """Show how far people agree with each other and with the filters. `tables` are those on whose rows people
     decide.
     """
@@ -226,7 +226,7 @@ def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance
     st.code(shlex.join(command), language="bash")
 
 
-def _show_reasons(stances: Sequence[Stance]) -> None:
+def _show_reasons(stances: Sequence[LatestDecision]) -> None:
     found = by_reason(stances)
     if not found:
         return

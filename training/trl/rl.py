@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trailforge.inference.judge import judge_desk, read_rubric
+from trailforge.inference.judge import open_thread_safe_judge, read_rubric
 from trailforge.inference.provider import check_server_url
 from trailforge.launching import NO_SEQUENCE_PARALLEL
 from trailforge.pipelines.sources import NOT_AUDITED, Audited, write_set_aside
@@ -105,7 +105,7 @@ def train_rl(
     config = preset.rl
     environment.check(asking_of(preset.protocol))
     if preset.judge is not None:
-        judge_desk(preset.judge).check()
+        open_thread_safe_judge(preset.judge).check()
     rows, aside = set_aside(questions_of(training_set, "train", preset.protocol), audited)
     check_questions(rows, config)
     accumulated = count_accumulated(config.mini_batch, config.per_device, processes(), field="rl.mini_batch")

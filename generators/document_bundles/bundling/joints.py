@@ -37,7 +37,7 @@ class Joint(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ToldNames:
+class DocumentNames:
     """A document that is indexed for finding what it says about names."""
 
     sentences: tuple[tuple[str, str, frozenset[str]], ...]
@@ -46,7 +46,7 @@ class ToldNames:
     """The words of the whole document, including its title."""
 
     @classmethod
-    def of(cls, title: str, text: str) -> ToldNames:
+    def of(cls, title: str, text: str) -> DocumentNames:
         """Index a document's title and text."""
         told = tuple(
             (
@@ -58,7 +58,7 @@ class ToldNames:
         )
         return cls(told, frozenset(words_of(f"{title} {text}")))
 
-    def best(self, name: str, other: ToldNames) -> tuple[int, str]:
+    def best(self, name: str, other: DocumentNames) -> tuple[int, str]:
         """Return the sentence around a name with the most figures and capitalised words that the other document lacks,
         and their number; 0 and an empty text where there is none.
 
@@ -74,7 +74,7 @@ class ToldNames:
         return max(found, key=lambda each: each[0], default=(0, ""))
 
 
-def joints(first: ToldNames, second: ToldNames, names: Iterable[str]) -> list[Joint]:
+def joints(first: DocumentNames, second: DocumentNames, names: Iterable[str]) -> list[Joint]:
     """Return a joint for each name about which both documents say something of their own, in the order of the names."""
     found = ((name, first.best(name, second), second.best(name, first)) for name in names)
     return [

@@ -74,7 +74,7 @@ def _is_specific(word: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldFacts:
+class DocumentFacts:
     """A document that is indexed for finding facts which another document lacks."""
 
     sentences: tuple[frozenset[str], ...]
@@ -85,13 +85,13 @@ class ToldFacts:
     """The words of the document's title."""
 
     @classmethod
-    def of(cls, title: str, text: str) -> ToldFacts:
+    def of(cls, title: str, text: str) -> DocumentFacts:
         """Index a document's title and text."""
         sentences = tuple(frozenset(words_of(sentence)) for sentence in split_sentences(text))
         head = frozenset(words_of(title))
         return cls(sentences, head.union(*sentences), head)
 
-    def own(self, other: ToldFacts, shared: Sequence[Collection[str]], names: Collection[str]) -> int:
+    def own(self, other: DocumentFacts, shared: Sequence[Collection[str]], names: Collection[str]) -> int:
         """Count the sentences on something that both documents name, with a figure or a word of a name that the other
         lacks, 8 at most.
 
@@ -164,7 +164,7 @@ class PairWorth(NamedTuple):
 
 
 def worth_of_pair(
-    first: ToldFacts, second: ToldFacts, known: PairFacts, archive: AllDocuments, config: BundleConfig
+    first: DocumentFacts, second: DocumentFacts, known: PairFacts, archive: AllDocuments, config: BundleConfig
 ) -> PairWorth:
     """Measure how much can be asked about two documents at a middle distance.
 

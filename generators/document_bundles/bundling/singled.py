@@ -103,7 +103,7 @@ class Singled(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ToldThings:
+class DocumentThings:
     """A document that is indexed by the things that it mentions."""
 
     title: str
@@ -290,14 +290,14 @@ def _forms(name: str, last_words: Mapping[str, int]) -> list[str]:
 
 def prepare(
     documents: Sequence[tuple[str, str]], papers: Sequence[bool], counts: CaseCounts | None = None
-) -> list[ToldThings]:
+) -> list[DocumentThings]:
     """Index the documents of a bundle, given by title and text. `papers` says which of them are scientific papers;
     `counts` are word counts over all documents, by default over these alone.
     """
     counts = counts or CaseCounts.of(text for _, text in documents)
     found = joining_names(merge_short_names([names_of(title, text, counts) for title, text in documents]))
     return [
-        ToldThings(
+        DocumentThings(
             title,
             tuple(
                 " ".join(line.split()) for each in split_sentences(text) for line in each.split("\n") if line.strip()
@@ -309,7 +309,7 @@ def prepare(
     ]
 
 
-def count_singled(first: ToldThings, second: ToldThings, archive: AllDocuments) -> float:
+def count_singled(first: DocumentThings, second: DocumentThings, archive: AllDocuments) -> float:
     """Return how many things each of two documents singles out among several in the other, weighted, from 0 to 4.
 
     A thing counts once, and only if few documents have it: of what all mention, more is known than these two say.
@@ -321,7 +321,7 @@ def count_singled(first: ToldThings, second: ToldThings, archive: AllDocuments) 
     return min(_MOST_COUNTED, sum(found.values()))
 
 
-def singled_out(first: ToldThings, second: ToldThings) -> Iterator[Singled]:
+def singled_out(first: DocumentThings, second: DocumentThings) -> Iterator[Singled]:
     """Yield each fact by which the first document singles out one of several things in the second. The second
     document's main subject does not count, nor a name that the first has only in a list of names.
     """
@@ -334,7 +334,7 @@ def singled_out(first: ToldThings, second: ToldThings) -> Iterator[Singled]:
     yield from _by_terms(first, second)
 
 
-def _by_terms(first: ToldThings, second: ToldThings) -> Iterator[Singled]:
+def _by_terms(first: DocumentThings, second: DocumentThings) -> Iterator[Singled]:
     """What a list of sums or shares tells of, by two words that the other document has, too."""
     about = frozenset(words_of(second.title)) | _SCALES
     shared = {
@@ -357,7 +357,7 @@ def _by_terms(first: ToldThings, second: ToldThings) -> Iterator[Singled]:
             yield Singled(term, kind, said, second.sentences[number], others, False, 1.0)
 
 
-def _by_figures(name: str, said: str, first: ToldThings, second: ToldThings) -> Iterator[Singled]:
+def _by_figures(name: str, said: str, first: DocumentThings, second: DocumentThings) -> Iterator[Singled]:
     for kind, (figure, number) in second.figures.get(name, {}).items():
         others = {
             other: second.sentences[of[kind][1]]
@@ -369,7 +369,7 @@ def _by_figures(name: str, said: str, first: ToldThings, second: ToldThings) -> 
             yield Singled(name, kind, said, second.sentences[number], kept, True, 1.0 if len(kept) > 1 else 0.5)
 
 
-def _by_kind(name: str, said: str, first: ToldThings, second: ToldThings) -> Iterator[Singled]:
+def _by_kind(name: str, said: str, first: DocumentThings, second: DocumentThings) -> Iterator[Singled]:
     kind, answer = second.kinds.get(name), second.told(name, first.words)
     if kind not in _TOLD_KINDS or not answer:
         return
@@ -379,7 +379,7 @@ def _by_kind(name: str, said: str, first: ToldThings, second: ToldThings) -> Ite
         yield Singled(name, kind, said, answer, kept, True, 0.5 if len(kept) > 1 else 0.25)
 
 
-def _apart(name: str, others: Mapping[str, str], within: ToldThings) -> tuple[tuple[str, str], ...]:
+def _apart(name: str, others: Mapping[str, str], within: DocumentThings) -> tuple[tuple[str, str], ...]:
     """The others that are no other form of the name, nor of each other; none where a guess among them would be right as
     often as not: of two a reader takes what the document is about."""
     taken, kept = _own_words(name), dict[str, str]()

@@ -27,9 +27,9 @@ from trailforge.generators.document_bundles.bundling.config import PACKAGES, WHY
 from trailforge.generators.document_bundles.bundling.copies import SKETCH, copied_share, sketch
 from trailforge.generators.document_bundles.bundling.measures import (
     AllDocuments,
+    DocumentFacts,
     PairFacts,
     PairWorth,
-    ToldFacts,
     cohesion,
     part_by_matter,
     theme_words,
@@ -40,7 +40,7 @@ from trailforge.generators.document_bundles.bundling.names import few_names, joi
 from trailforge.generators.document_bundles.bundling.singled import count_singled
 from trailforge.generators.document_bundles.bundling.units import Documents, SharedNames
 from trailforge.generators.document_bundles.config import BundleRunConfig, EncoderConfig, encoder_of
-from trailforge.generators.document_bundles.drafts import told_things
+from trailforge.generators.document_bundles.drafts import index_things
 from trailforge.generators.document_bundles.maps import draw_plots
 from trailforge.pipelines import StageRun
 from trailforge.pipelines.engine import (
@@ -287,8 +287,8 @@ def _worths(
     text_at, config = _open_texts(folder), run.bundles
     for rows in bundling.bundles:
         documents = [text_at(meta.files[row]) for row in rows]
-        facts = {row: ToldFacts.of(each.title, each.text) for row, each in zip(rows, documents, strict=True)}
-        told = told_things(documents, run.writer.longest_document, meta.counts) if config.singled_weight else []
+        facts = {row: DocumentFacts.of(each.title, each.text) for row, each in zip(rows, documents, strict=True)}
+        told = index_things(documents, run.writer.longest_document, meta.counts) if config.singled_weight else []
         things = dict(zip(rows, told, strict=False))
         for one, other in combinations(rows, 2):
             known = _known((one, other), meta, vectors, config.event_days)

@@ -24,7 +24,7 @@ class Edge(NamedTuple):
     is_forward: bool
 
 
-class Lead(NamedTuple):
+class Incoming(NamedTuple):
     """A fact by which an entity is reached from another one, `child`."""
 
     edge: Edge
@@ -60,8 +60,8 @@ class Facts:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, place: int) -> Lead:
-        return Lead(Edge(int(self.relations[place]), bool(self.are_forward[place])), int(self.children[place]))
+    def __getitem__(self, place: int) -> Incoming:
+        return Incoming(Edge(int(self.relations[place]), bool(self.are_forward[place])), int(self.children[place]))
 
     def leading_to(self, row: int) -> range:
         """Return the index range of the facts that lead to an entity."""

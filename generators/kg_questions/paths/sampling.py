@@ -25,7 +25,7 @@ from trailforge.generators.kg_questions.paths.facts import (
     FactCounts,
     FactRules,
     Facts,
-    Lead,
+    Incoming,
     Pool,
     Reach,
     Slot,
@@ -244,7 +244,7 @@ class PathSampler:
 
     # Growing
 
-    def _grow(self, row: int, form: Form, grown: _Grown, up: Edge | None, first: Lead | None = None) -> PathNode:
+    def _grow(self, row: int, form: Form, grown: _Grown, up: Edge | None, first: Incoming | None = None) -> PathNode:
         """An entity with all that leads to it. `up`: the fact that leads on from it; `first`: one that has to lead to
         it. Raises `_Unfit`.
         """
@@ -260,7 +260,7 @@ class PathSampler:
             links.append(self._link(slot, grown, None if links else first))
         return PathNode(row, tuple(links))
 
-    def _link(self, slot: Slot, grown: _Grown, first: Lead | None) -> Link:
+    def _link(self, slot: Slot, grown: _Grown, first: Incoming | None) -> Link:
         """A fact that leads to an entity, with all that leads to its other end. Raises `_Unfit`."""
         why = "no_path"
         for edge, child in [first] if first else self._options(slot):
@@ -275,7 +275,7 @@ class PathSampler:
                 return Link(edge.relation, edge.is_forward, self._grow(child, slot.form, grown, edge))
         raise _Unfit(why)
 
-    def _options(self, slot: Slot) -> list[Lead]:
+    def _options(self, slot: Slot) -> list[Incoming]:
         """Facts that may lead to an entity, some in the order of chance: relations that few paths have come first."""
         facts = self._met(slot) if slot.met is not None else self._leading(slot)
         number = Counter(fact.edge.relation for fact in facts)
@@ -284,23 +284,23 @@ class PathSampler:
         order = sorted(range(len(facts)), key=keys.__getitem__, reverse=True)
         return [facts[place] for place in order[:_TRIES]]
 
-    def _leading(self, slot: Slot) -> list[Lead]:
+    def _leading(self, slot: Slot) -> list[Incoming]:
         """Facts that lead to an entity alone, or along a closed list where facts meet."""
         facts = self._reach.listed if slot.meets else self._reach.single
         leads = self._reach.of(slot.form)
         places = [place for place in facts.leading_to(slot.row) if leads[facts.children[place]]]
         return [facts[place] for place in self._some(places)]
 
-    def _met(self, slot: Slot) -> list[Lead]:
+    def _met(self, slot: Slot) -> list[Incoming]:
         """Facts that may meet one along a closed list."""
         leads = self._reach.of(slot.form)
-        found: list[Lead] = []
+        found: list[Incoming] = []
         for is_forward, side in ((False, self._store.out), (True, self._store.into)):
             for relation in side.relations_of(slot.row).tolist():
                 edge = Edge(relation, is_forward)
                 if edge in self._rules.meeting and relation != slot.met:
                     children = self._graph.reached(slot.row, relation, not is_forward)
-                    found += [Lead(edge, child) for child in self._some(children[leads[children]].tolist())]
+                    found += [Incoming(edge, child) for child in self._some(children[leads[children]].tolist())]
         return found
 
     def _some(self, items: list[int]) -> list[int]:

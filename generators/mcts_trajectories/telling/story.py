@@ -181,7 +181,7 @@ def mismatch(row: Trajectory) -> str:
     """
     if row.messages[:2] != REACT.opening(row.question):
         return "it does not begin with the rules and the row's question"
-    searched = [row.steps[position] for position in told_story(row).searches()]
+    searched = [row.steps[position] for position in story_in_conversation(row).searches()]
     turns, ending = row.messages[2:-1], row.messages[-1].content
     if len(turns) != 2 * len(searched):
         return f"it has {len(turns) // 2} searches, the row {len(searched)}"
@@ -209,7 +209,7 @@ def rereads(row: Trajectory) -> bool:
     return sum(message.role == "tool" for message in row.messages) < len(row.steps)
 
 
-def told_story(row: Trajectory) -> Story:
+def story_in_conversation(row: Trajectory) -> Story:
     """Return the content of the row's conversation as its turns actually show it."""
     return story_of(row, "reread" if rereads(row) else "search")
 

@@ -69,7 +69,7 @@ def read_served(text: str, usual: ServedModel | None) -> ServedModel:
     return replace(usual, url=url, model=model) if usual else ServedModel(url=url, model=model)
 
 
-class ModelDesk(LoopThread):
+class ThreadSafeModel(LoopThread):
     """A model client that can be used from any thread and any event loop."""
 
     def __init__(self, served: ServedModel, name: str) -> None:
@@ -77,7 +77,7 @@ class ModelDesk(LoopThread):
         ledger = ledger_url("")
         super().__init__(name)
         self.client = self.call(_open(served, ledger, name))
-        """For work that runs on the desk's own loop."""
+        """For work that runs on the client's own loop."""
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
         """Return the reply to a request; see `ModelClient.complete`."""
@@ -93,13 +93,13 @@ class ModelDesk(LoopThread):
 
 
 @once
-def open_desk(served: ServedModel, name: str) -> ModelDesk:
-    """Return the client of a model, one in each process, which lives as long as the process. Raises what `ModelDesk`
+def open_thread_safe_model(served: ServedModel, name: str) -> ThreadSafeModel:
+    """Return the client of a model, one in each process, which lives as long as the process. Raises what its class
     raises.
     """
-    desk = ModelDesk(served, name)
-    atexit.register(desk.close)
-    return desk
+    shared = ThreadSafeModel(served, name)
+    atexit.register(shared.close)
+    return shared
 
 
 async def _open(served: ServedModel, ledger: str, name: str) -> ModelClient:

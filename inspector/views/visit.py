@@ -58,7 +58,7 @@ STYLE = """
 
 
 @dataclass(slots=True)
-class Desk:
+class DecideVisit:
     """The state of a person's visit to the Decide view.
 
     Callbacks change this object directly. It is not kept in Streamlit's session, where a run of the script is
@@ -100,9 +100,9 @@ class Desk:
         return True
 
 
-def desk_of_session() -> Desk:
+def visit_of_session() -> DecideVisit:
     """Return the state of this visit to the page."""
-    return st.session_state.setdefault("decide.desk", Desk())
+    return st.session_state.setdefault("decide.visit", DecideVisit())
 
 
 def listen() -> None:
@@ -111,10 +111,10 @@ def listen() -> None:
     st.html(f'<i class="seat"></i><script>{scripts}</script>', unsafe_allow_javascript=True)
 
 
-def mark(desk: Desk, side: str) -> None:
+def mark(visit: DecideVisit, side: str) -> None:
     """Mark on the page where a row begins (`from`) or ends (`to`)."""
-    row = escape_text("/".join(desk.shown))
-    st.html(f'<i class="seat {side}" data-seat="{desk.seat}" data-run="{desk.runs}" data-row="{row}"></i>')
+    row = escape_text("/".join(visit.shown))
+    st.html(f'<i class="seat {side}" data-seat="{visit.seat}" data-run="{visit.runs}" data-row="{row}"></i>')
 
 
 def button(
@@ -127,12 +127,12 @@ def button(
     )
 
 
-def show_notes(desk: Desk) -> None:
+def show_notes(visit: DecideVisit) -> None:
     """Show notes on the page about what came of key and button presses."""
-    while desk.notes:
-        st.toast(desk.notes[0])
-        del desk.notes[0]
-    if desk.problem:
+    while visit.notes:
+        st.toast(visit.notes[0])
+        del visit.notes[0]
+    if visit.problem:
         st.error("Not saved:")
-        st.code(desk.problem, language=None, wrap_lines=True)
-        desk.problem = ""
+        st.code(visit.problem, language=None, wrap_lines=True)
+        visit.problem = ""
