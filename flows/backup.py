@@ -118,11 +118,15 @@ def read_backup(folder: Path) -> Backup:
     try:
         backup = from_dict(Backup, parse_json((folder / LIST).read_bytes()))
     except (OSError, ValueError, TypeError, InvalidInput) as error:
-        raise InvalidInput(f"no backup of ours ({error})", file=folder / LIST) from error
+        raise InvalidInput(
+            f"no backup of ours ({error}); give a folder that `trailforge backup` wrote", file=folder / LIST
+        ) from error
     for entry in backup.files:
         path = PurePosixPath(entry.path)
         if path.is_absolute() or ".." in path.parts:
-            raise InvalidInput(f"names {entry.path!r}, which is not in the backup", file=folder / LIST)
+            raise InvalidInput(
+                f"names {entry.path!r}, which is not in the backup; make the backup again", file=folder / LIST
+            )
     return backup
 
 
@@ -170,7 +174,9 @@ def _copy_database(path: Path, target: Path) -> None:
         with closing(source), closing(sqlite3.connect(target)) as copy:
             source.backup(copy)
     except sqlite3.Error as error:
-        raise InvalidInput(f"no database of SQLite's that can be read ({error})", file=path) from error
+        raise InvalidInput(
+            f"no database of SQLite's that can be read ({error}); give Prefect's SQLite file", file=path
+        ) from error
 
 
 def _copy_checked(path: Path, target: Path, sha256: str) -> None:
@@ -178,7 +184,7 @@ def _copy_checked(path: Path, target: Path, sha256: str) -> None:
     try:
         shutil.copy2(path, target)
     except FileNotFoundError:
-        raise InvalidInput("missing in the backup", file=path) from None
+        raise InvalidInput("missing in the backup; restore another backup", file=path) from None
     if sha256_of(target) != sha256:
         target.unlink()
-        raise InvalidInput("not as it was backed up (its sha256 differs)", file=path)
+        raise InvalidInput("not as it was backed up (its sha256 differs); restore another backup", file=path)

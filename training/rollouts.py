@@ -142,7 +142,9 @@ async def lead_episode(
     that is not a system turn and a question.
     """
     if [message.role for message in prompt] != ["system", "user"]:
-        raise InvalidInput("expected a system turn and the question", field="prompt")
+        raise InvalidInput(
+            "expected a system turn and the question, as `trailforge training-set` writes prompts", field="prompt"
+        )
     # The rules are the row's own, and the question goes in as it stands there.
     grammar = replace(
         protocol,

@@ -74,7 +74,10 @@ def _are_runs(documents: Sequence[Path]) -> bool:
     """Raises `InvalidInput` for several corpora, or a mixture."""
     runs = [(path / MANIFEST).is_file() for path in documents]
     if not all(runs) and len(documents) > 1:
-        raise InvalidInput("expected finished runs, or one corpus", file=documents[runs.index(False)])
+        raise InvalidInput(
+            "expected finished runs, or one corpus; not both, and not several corpora",
+            file=documents[runs.index(False)],
+        )
     return all(runs)
 
 

@@ -125,7 +125,9 @@ def _band(dataset: str, name: str, band: Any, source: object) -> Band:
     try:
         read = from_dict(Band, band)
     except InvalidInput as error:
-        raise InvalidInput(f"expected least and most, or one of them ({error})", file=source, field=field) from error
+        raise InvalidInput(
+            f"expected numbers as least and most, or one of them ({error})", file=source, field=field
+        ) from error
     if read == Band():
         raise InvalidInput("a band without any bound; give least, most or both", file=source, field=field)
     if read.least is not None and read.most is not None and read.least > read.most:

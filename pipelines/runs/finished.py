@@ -181,7 +181,7 @@ def open_run(folder: Path) -> OpenRun:
     except (OSError, ValueError) as error:
         raise InvalidInput(f"not JSON ({error})", file=path) from error
     if not isinstance(content, dict) or not isinstance(content.get("dataset"), str):
-        raise InvalidInput("names no data set", file=path, field="dataset")
+        raise InvalidInput("names no data set; run the command that made it again", file=path, field="dataset")
     manifest = read_manifest(folder)
     return OpenRun(
         folder=folder,

@@ -160,7 +160,7 @@ def _read(
             raise InvalidInput(_unknown(row.value))
         question = read(fields)
         if question.id in seen:
-            raise InvalidInput(f"a question with the id {question.id!r} came before", field="id")
+            raise InvalidInput(f"a question with the id {question.id!r} came before; give each its own", field="id")
         _check_has(question, *needs)
     except InvalidInput as error:
         return InvalidRow(file=str(path), row=row.row, field=error.field, problem=error.problem, payload=row.text)

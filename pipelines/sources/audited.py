@@ -304,7 +304,9 @@ def split_audited(
     if aside:
         _LOG.log(NOTICE, "%d of %d questions are set aside: %s", len(aside), len(keys), count_reasons(aside))
     if not kept:
-        raise InvalidInput("no question is left that can be answered", field="--audited")
+        raise InvalidInput(
+            "no question is left that can be answered; give other questions, or leave it out", field="--audited"
+        )
     return kept, aside
 
 

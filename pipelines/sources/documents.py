@@ -135,7 +135,7 @@ class _Reading:
             document = self._read(fields, column_map or {})
             document = self._labelled(document if column_map is None else as_plain(document), path)
             if document.id in self.seen:
-                raise InvalidInput(f"a document with the id {document.id!r} came before", field="id")
+                raise InvalidInput(f"a document with the id {document.id!r} came before; give each its own", field="id")
         except InvalidInput as error:
             return InvalidRow(file=str(path), row=row.row, field=error.field, problem=error.problem, payload=row.text)
         self.asides.say(fields.asides)

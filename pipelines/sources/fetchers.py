@@ -201,7 +201,7 @@ def _search_query(query: str, since: date | None, until: date | None) -> str:
     if not _FIELDS.search(query):
         words = arxiv_words(query)
         if not words:
-            raise InvalidInput(f"no word to search for in {query[:40]!r}", field="query")
+            raise InvalidInput(f"no word to search for in {query[:40]!r}; give at least one", field="query")
         query = " AND ".join(words)
     if since is None and until is None:
         return query

@@ -212,7 +212,9 @@ def _refuse_broken(row: Fields, columns: Iterable[str]) -> None:
     for column in columns:
         value = row.values.get(column)
         if isinstance(value, str) and _LIKE_JSON.match(value) and isinstance(parsed(value), str):
-            raise InvalidInput(f"begins as JSON and is none, or is cut short: {value[:40]!r}", field=row.name(column))
+            raise InvalidInput(
+                f"begins as JSON but is none, or is cut short: {value[:40]!r}; mend the cell", field=row.name(column)
+            )
 
 
 def _leave_unused(row: Fields, used: Collection[str]) -> None:

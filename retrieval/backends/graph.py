@@ -306,7 +306,9 @@ def neighbourhood(index: Index, around: Sequence[str], hops: int = 2, most: int 
     seeds = [("passage", rows[name]) for name in around if name in rows]
     seeds += [place for name in around if name not in rows for place in index.places_of(name)]
     if not seeds:
-        raise InvalidInput(f"nothing of the index has the name or id {', '.join(around) or '(none is given)'}")
+        raise InvalidInput(
+            f"nothing of the index has the name or id {', '.join(around) or '(none is given)'}; give another"
+        )
     found = dict.fromkeys(seeds[:most])
     ring = list(found)
     for _ in range(hops):

@@ -174,7 +174,7 @@ class Asked:
         except ValueError as error:
             raise InvalidInput(f"the body is no JSON ({error})") from None
         if not isinstance(fields, dict):
-            raise InvalidInput("the body is no JSON object")
+            raise InvalidInput('the body is no JSON object; send one, as {"queries": [...]}')
         self._fields: dict[str, Any] = fields
 
     def text(self, name: str, default: str | None = None) -> str:

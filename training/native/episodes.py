@@ -87,7 +87,9 @@ def read_run(run: EpisodeRun, tokens: int | None = None) -> Episode | None:
 def question_in(prompt: Sequence[ChatMessage]) -> str:
     """Return the question of a row's prompt. Raises `InvalidInput` for one that is not a system turn and a question."""
     if [message.role for message in prompt] != ["system", "user"]:
-        raise InvalidInput("expected a system turn and the question", field="prompt")
+        raise InvalidInput(
+            "expected a system turn and the question, as `trailforge training-set` writes prompts", field="prompt"
+        )
     return asking_of(BROWSE).question_of(prompt[1].content)
 
 

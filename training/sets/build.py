@@ -185,7 +185,7 @@ def check(folder: Path, manifest: SetManifest) -> None:
     """
     for line in manifest.stages:
         if line.balance:
-            raise CountMismatch(f"{line.name}: {line.balance} of {line.inputs} rows are not accounted for")
+            raise CountMismatch(f"{line.name}: {line.balance} of {line.inputs} rows are not accounted for; report this")
     keys: dict[str, set[str]] = {split: set() for split in SPLITS}
     for table in TABLES:
         found = 0

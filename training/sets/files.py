@@ -158,7 +158,7 @@ def _read_manifest(path: Path) -> SetManifest:
     try:
         value = parse_json(path.read_bytes())
     except OSError as error:
-        raise InvalidInput(f"cannot be read ({error.strerror})", file=path) from error
+        raise InvalidInput(f"cannot be read ({error.strerror}); see its permissions", file=path) from error
     except ValueError as error:
         raise InvalidInput(f"not valid JSON ({error})", file=path) from error
     return from_stored(SetManifest, value, source=path)

@@ -26,7 +26,7 @@ def read(row: Fields) -> Question:
     """Read a row as a question. Raises `InvalidInput` naming the field."""
     answers = tuple(dict.fromkeys(_answers(row.value("answer"))))
     if not answers:
-        raise InvalidInput("holds no answer", field="answer")
+        raise InvalidInput("holds no answer, so nothing can be compared", field="answer")
     titles = tuple(dict.fromkeys(_titles(row.objects("decomposition"), _DEEPEST)))
     return Question(
         id=row.filled_text("id"),
