@@ -99,7 +99,7 @@ def record(out: Path, training_set: Path, command: Sequence[str], launcher: Laun
     """
     model = out / "model"
     if not model.is_dir():
-        raise ClusterError(f"{model} is not there: the training has ended without a model; see its log")
+        raise ClusterError(f"{model} is not there: the training ended without a model; its log says why")
     opened = open_set(training_set)
     content: dict[str, Any] = {
         "training_set": str(training_set),

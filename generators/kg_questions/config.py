@@ -32,7 +32,10 @@ class KgQuestionRunConfig(GraphRunConfig):
         if self.as_of and not _is_date(self.as_of):
             raise InvalidInput(f"{self.as_of!r} is no date as 2019-07-01, 2019-07 or 2019", field="as_of")
         if self.filters.check and self.writer.style == "completion":
-            raise InvalidInput("asks for a structured reply: wants writer.style: chat", field="filters.check")
+            raise InvalidInput(
+                "asks for a structured reply, which this style of prompt cannot give; set writer.style: chat",
+                field="filters.check",
+            )
 
     @property
     def prompt_version(self) -> str:

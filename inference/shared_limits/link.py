@@ -133,7 +133,11 @@ class LimitsLink:
             self._unanswered += 1
             await asyncio.sleep(_BEAT_S)
             if self._unanswered * _BEAT_S >= LEASE_S - _SPARE_S:
-                self.give_up(ClusterError(f"nothing was heard of the scheduler for {LEASE_S - _SPARE_S:g} s"))
+                self.give_up(
+                    ClusterError(
+                        f"nothing was heard of the scheduler for {LEASE_S - _SPARE_S:g} s; look whether it runs"
+                    )
+                )
 
     def _renew(self, lease: int, at: float) -> None:
         """What was sent then was answered. A center that had lost this process has forgotten what it was asked for."""

@@ -241,8 +241,8 @@ def check_workers(arguments: Sequence[str], ledger: str, *, asks_model: bool) ->
             client.run_on_scheduler(machine)
         except Exception as error:
             raise ClusterError(
-                f"the cluster cannot run what is ours ({telling_line(error)}): scheduler and workers need this "
-                "environment, with trailforge in it"
+                f"the cluster cannot run the code of trailforge ({telling_line(error)}): its scheduler and workers "
+                "need this environment, with trailforge in it"
             ) from error
     if asks_model and not ledger and machines - {machine()}:
         raise InvalidInput(

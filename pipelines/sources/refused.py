@@ -123,7 +123,9 @@ def compile_pattern(pattern: str) -> regex.Pattern[str]:
     except (regex.error, OverflowError, RecursionError) as error:
         raise InvalidInput(f"{pattern!r} is no regular expression: {error}", field="pattern") from error
     if found.search("") is not None:
-        raise InvalidInput(f"{pattern!r} matches the empty text, and so every source", field="pattern")
+        raise InvalidInput(
+            f"{pattern!r} matches the empty text, and so every source; write one that needs a letter", field="pattern"
+        )
     return found
 
 

@@ -78,7 +78,10 @@ class SearchSettings(EnvironmentConfig):
         if not self.documents and not self.is_remote:
             raise InvalidInput("say what is searched: folders of finished runs, or one corpus", field="documents")
         if self.documents and self.kind == WEB:
-            raise InvalidInput("the web is searched, and no documents are: say a back end as `kind`", field="documents")
+            raise InvalidInput(
+                "documents are given, but `kind` searches the web: name a back end that searches documents as `kind`",
+                field="documents",
+            )
 
 
 def read_settings(section: Mapping[str, Any]) -> SearchSettings:
