@@ -1,4 +1,4 @@
-"""Lead the links of a tree's README.md to where a reader on a package index finds them: an index shows that file alone.
+"""Rewrite the links of a tree's README.md so that they work on a package index, which shows that file alone.
 
 With `Repository` under `[project.urls]` they lead there, to the tag of the version. Without it they are the paths of
 the source distribution, which has all files that they name; pictures, which nobody could see, are their descriptions.
@@ -16,7 +16,9 @@ _NOTE = "*Paths are those of the source distribution (`pip download --no-deps --
 
 
 def rewrite(text: str, project: dict[str, object]) -> str:
-    """Return the README for an index. `project`: that table of pyproject.toml."""
+    """Return the README's text with its links rewritten for a package index; `project` is the table of that name in
+    pyproject.toml.
+    """
     urls = project.get("urls")
     if isinstance(urls, dict) and (home := str(urls.get("Repository", "")).rstrip("/")):
         kinds = {"": "blob", "!": "raw"}

@@ -1,4 +1,6 @@
-"""What the site adds to docs/: the pages of the root, and a page of the public names with their signatures."""
+"""Hooks for the documentation site: add the pages of the repository's root to docs/, and a page of the public names
+with their signatures.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that do not lie in docs/."""
+    """Add to the site the pages that do not lie in docs/, and return all of its files."""
     for name, place in PAGES.items():
         files.append(File.generated(config, place, content=_moved((ROOT / name).read_text(encoding="utf-8"), "")))
     files.append(File.generated(config, "api.md", content=_api()))
@@ -27,7 +29,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: object, **_: object) -> str:
-    """Lead links out of docs/ to where the site has the pages of the root; write names of files as it reads them."""
+    """Return a page's Markdown with links out of docs/ pointing at the site's own pages, and file names written as the
+    site spells them.
+    """
     folder = posixpath.dirname(page.file.src_uri)  # pyright: ignore[reportAttributeAccessIssue]
     markdown = _NAMED.sub(r'\1 title="\2"', markdown)
     return markdown if page.file.generated_by else _moved(markdown, posixpath.join("docs", folder))  # pyright: ignore[reportAttributeAccessIssue]

@@ -19,7 +19,7 @@ _MOST_WORDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedDocument:
-    """A document that a question rests on."""
+    """A document (a title, an id or a text) from which a question is to be answered."""
 
     document: SupportingDocument
     text: str
@@ -29,19 +29,23 @@ class WantedDocument:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Return the sentences of the document that count; annotated sentences need not be adjacent."""
+        """Return the document with every passage of the same title taken for it, even those in other words than the
+        wanted text.
+        """
         has_paragraph = self.text != " ".join(self.document.facts)
         return tuple(split_sentences(self.text)) if has_paragraph else self.document.facts
 
     @property
     def is_unknown(self) -> bool:
-        """Tell whether only the document's existence is known: a hop has none, while other hops have theirs."""
+        """Tell whether nothing identifies this document: the hop names none, although other hops of the question name
+        theirs.
+        """
         return not self.document.title and self.document.id is None
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDocument:
-    """A wanted document with the passages that are taken for it, as one text."""
+    """A wanted document together with the passages of the corpus that were taken to be it, joined into one text."""
 
     wanted: WantedDocument
     audited: AuditedDocument
@@ -75,7 +79,7 @@ def wanted_documents(question: Question) -> tuple[WantedDocument, ...]:
 
 @dataclass(slots=True)
 class Shelf:
-    """The searched passages that may be one of the wanted documents. All others are only counted."""
+    """The passages of a corpus that may be one of the wanted documents; of all others only the number is kept."""
 
     titles: dict[str, list[Document]] = field(default_factory=dict)
     """Passages by the words of their titles."""
@@ -107,11 +111,11 @@ class Shelf:
         return cls.over(question.paragraphs, (replace(each, text="") for each in wanted))
 
     def find(self, wanted: WantedDocument, *, ids_are_its_own: bool) -> FoundDocument:
-        """Return the passages of a document. `ids_are_its_own`: ids identify these passages, as with a question's own
-        paragraphs.
+        """Return the passages that are the wanted document.
 
-        Then a passage with the document's id is the document. Otherwise, where its text is known, passages with its
-        title must have most of its own words; where it is not, the title is enough.
+        `ids_are_its_own` says that ids identify these passages, as with a question's own paragraphs; then a passage
+        with the document's id is the document. Otherwise a passage with its title is, and where the document's text is
+        known it must also have most of its own words.
         """
         document = wanted.document
         titled = self.titles.get(_key(document.title), []) if document.title else []
@@ -130,7 +134,9 @@ class Shelf:
 
 
 def take_for(found: FoundDocument) -> FoundDocument:
-    """Return the document with all passages of its title taken for it, although they are in other words."""
+    """Return the document with every passage of its title taken for it, even those whose wording differs from the
+    wanted text.
+    """
     return replace(
         found, audited=replace(found.audited, is_there=True, passages=tuple(each.id for each in found.texts))
     )

@@ -39,7 +39,9 @@ def summarise(manifest: AuditManifest) -> str:
 
 
 def describe_audit(manifest: AuditManifest, rows: Sequence[AuditedQuestion]) -> str:
-    """Return the report as Markdown."""
+    """Return the report of an audit as Markdown: its reasons with shares, which searches find documents, and
+    examples.
+    """
     searched = "each question's own paragraphs" if manifest.passages is None else f"{manifest.passages:,} passages"
     answered = sum(row.can_be_answered for row in rows)
     asked = f", {visible(manifest.model)} was asked" if manifest.model else ""
@@ -153,7 +155,7 @@ def _short(text: str) -> str:
 
 
 def draw_reasons(rows: Sequence[AuditedQuestion]) -> bytes:
-    """Draw a bar for each number of hops, divided into the shares of the reasons."""
+    """Draw a bar chart of the reasons' shares, one bar for each number of hops, and return it as a PNG."""
     reasons, groups = _order(rows), sorted({_hops(row) for row in rows})
     figure = figure_of(9, 1.2 + 0.5 * len(groups))
     axes = figure.subplots()

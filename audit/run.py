@@ -1,4 +1,6 @@
-"""Runs an audit from files to a folder: reads, finds documents, searches, judges, asks a model, writes."""
+"""Run an audit from the question file to its folder: find the documents, search, judge each question, ask a model,
+write.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,7 @@ class _Searched:
 
 
 def describe_request(request: AuditRequest) -> AuditManifest:
-    """Describe an audit without its findings. Raises as `corpus_hash`."""
+    """Return the manifest of an audit before anything was found. Raises what `corpus_hash` raises."""
     searched, name = request.searched, f"{PARAGRAPHS} {request.kind}"
     if searched is not None:
         backend = read_manifest(searched).backend if searched.is_dir() else request.kind
@@ -136,8 +138,9 @@ def describe_request(request: AuditRequest) -> AuditManifest:
 
 
 def refuse_other_audit(out: Path, wanted: AuditManifest) -> AuditManifest | None:
-    """Return the audit that a folder holds, where it is the wanted one; None when it holds none. Raises `OutputError`
-    for another one."""
+    """Return the manifest of the audit in a folder where it has the same inputs and settings as `wanted`; None for an
+    empty folder. Raises `OutputError` when the folder holds another audit.
+    """
     if not (out / AUDIT).exists():
         with output_errors(out):
             strange = sorted(p.name for p in out.iterdir() if p.name not in _OWN) if out.is_dir() else []
@@ -159,7 +162,9 @@ _OWN = frozenset({".lock", "ledger", AUDITED_TABLE, "plots", "report.md"})
 async def audit_questions(
     request: AuditRequest, out: Path, wanted: AuditManifest, asker: Asker | None, report: Report
 ) -> AuditManifest:
-    """Audit the questions, and write table, report and manifest. Raises what retriever and client raise."""
+    """Audit the questions, write table, report and manifest to `out`, and return the manifest. Raises what the
+    retriever and the model client raise.
+    """
     rows = request.read()
     questions = [row for row in rows if isinstance(row, Question)]
     searched = _open(request, [each for question in questions for each in wanted_documents(question)])
@@ -282,7 +287,7 @@ _READ = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedQuery:
-    """A search that an audit makes for a question."""
+    """A search that an audit makes for a question: its text, and the kind of query that it is."""
 
     by: AuditedBy
     query: str

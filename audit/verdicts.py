@@ -34,7 +34,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The inputs on which the verdict on a question rests."""
+    """The inputs from which `judge_question` decides: the question, its documents and what the searches found."""
 
     question: Question
     documents: tuple[FoundDocument, ...]
@@ -46,7 +46,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditVerdict:
-    """The verdict that follows from the evidence."""
+    """The one reason that `judge_question` gave a question, with the details that led to it."""
 
     kind: AskedKind
     reason: AuditReason
@@ -56,8 +56,9 @@ class AuditVerdict:
 
 
 def judge_question(evidence: Evidence) -> AuditVerdict:
-    """Return the first reason that holds, from faults that cannot be mended to those that can; `stated` or `derived`
-    where none does."""
+    """Return the first reason that holds, beginning with faults of the question that nobody can mend; `stated` or
+    `derived` where the documents answer it.
+    """
     question = evidence.question
     documents = evidence.documents
     there = _texts(documents)
@@ -95,7 +96,9 @@ def judge_question(evidence: Evidence) -> AuditVerdict:
 
 
 def kind_of(question: Question) -> AskedKind:
-    """Return the kind of answer that a question asks for, by its answer, its hops and its words."""
+    """Return what kind of answer a question asks for (such as yes/no, a choice, or a name), judged by its answer, hops
+    and words.
+    """
     hops = question.decomposition
     counts = counted_noun(question.question)
     if question.answer_set and not (counts and all(map(str.isdigit, question.answer_set))):
@@ -135,8 +138,9 @@ def _is_looked_up(question: Question, documents: Sequence[FoundDocument]) -> boo
 
 
 def settle_documents(question: Question, documents: Sequence[FoundDocument]) -> tuple[FoundDocument, ...]:
-    """Replace a document whose own words are nowhere by a passage with its title, where that passage states the
-    answer."""
+    """Return the documents with each one whose own text was not found replaced by a passage of its title that states
+    the answer.
+    """
     return tuple(
         take_for(each) if not each.audited.is_there and _states_answer(question, each) else each for each in documents
     )

@@ -1,4 +1,6 @@
-"""Corpora for benchmarks of back ends, all paragraphs of a question set, and an encoder that encodes no text twice."""
+"""Corpora for benchmarks of retrieval back ends, made of all paragraphs of a question set, and an encoder with a
+cache.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ PER_HALF = 125
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A question and what it rests on."""
+    """A question with the ids of the documents that support its answer."""
 
     question: str
     supporting: frozenset[str]
@@ -41,7 +43,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class QuestionSet:
-    """A corpus with the questions about it."""
+    """A corpus with the questions that are asked about it."""
 
     name: str
     passages: list[Document]
@@ -49,7 +51,7 @@ class QuestionSet:
 
     @classmethod
     def of(cls, name: str, questions: Sequence[Question]) -> QuestionSet:
-        """From questions with their paragraphs, of which equal ones are one passage."""
+        """Make the set from these questions and their paragraphs; equal paragraphs become one passage."""
         passages: dict[tuple[str, str], Document] = {}
         asked: list[Asked] = []
         for question in questions:
@@ -72,7 +74,7 @@ class QuestionSet:
 
     @classmethod
     def read(cls, name: str, cache: Path | None) -> QuestionSet:
-        """From the cache; else from the public file, and into the cache."""
+        """Read the set from the cache, or else from the public file, and then write it to the cache."""
         folder = cache / name if cache else None
         if folder and (folder / "questions.jsonl").is_file():
             passages = [Document(**row) for row in _rows(folder / "passages.jsonl")]
@@ -90,7 +92,9 @@ class QuestionSet:
 
 
 class KeptEncoder(Encoder):
-    """An encoder that encodes no text twice, here or in an earlier run with the same cache."""
+    """An encoder that keeps the vector of every text, so that no text is encoded twice, even by a later run with the
+    same cache.
+    """
 
     def __init__(self, folder: Path | None, passages: Sequence[Document]) -> None:
         super().__init__()
@@ -108,7 +112,7 @@ class KeptEncoder(Encoder):
             self._kept |= dict(zip(hashes, np.load(folder / "encoded.npy"), strict=True))
 
     def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
-        """See `Encoder`."""
+        """Return one unit vector a text, encoding only those that the cache lacks; see `Encoder`."""
         begun = time.thread_time()
         self.texts += len(texts)
         new = list(dict.fromkeys(text for text in texts if hash_text(text) not in self._kept))
@@ -119,14 +123,14 @@ class KeptEncoder(Encoder):
         return found
 
     def encode_query(self, text: str) -> np.ndarray:
-        """See `Encoder`."""
+        """Return the unit vector of a query, from the cache where it is there; see `Encoder`."""
         key = hash_text(f"query: {text}")
         if key not in self._kept:
             self._kept[key] = super().encode_query(text)
         return self._kept[key]
 
     def save(self) -> None:
-        """Keep what was encoded."""
+        """Write all vectors to the cache file."""
         if self._folder:
             self._folder.mkdir(parents=True, exist_ok=True)
             np.save(self._folder / "encoded.npy", np.stack(list(self._kept.values())))
@@ -146,5 +150,5 @@ def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def hash_text(text: str) -> str:
-    """Name of a text in a cache."""
+    """Return the hash by which a text is found in the cache."""
     return hashlib.sha1(text.encode()).hexdigest()

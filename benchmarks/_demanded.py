@@ -1,4 +1,4 @@
-"""Episodes of scripted agents as an evaluation that `trailforge demand` reads, and that command."""
+"""Write episodes of scripted agents as an evaluation, and run the command `trailforge demand` on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trailforge.schemas.agent_episode import AgentEpisode
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """What an agent did with a question."""
+    """An attempt of a scripted agent at a question: the first passage that each search found, and the answer."""
 
     question: Question
     brought: Sequence[Passage]
@@ -30,12 +30,12 @@ class Played:
 
     @property
     def is_right(self) -> bool:
-        """Whether the answer is the gold one."""
+        """Tell whether the attempt's answer is the gold answer."""
         return self.answer == self.question.answer
 
 
 def evaluate(played: Sequence[Played], folder: Path) -> None:
-    """Write the episodes as an evaluation of one cell."""
+    """Write the attempts to a folder, as an evaluation of one agent over one back end."""
     shard = folder / EPISODES / "scripted" / "part-0.parquet"
     shard.parent.mkdir(parents=True)
     rows = [
@@ -55,7 +55,9 @@ def evaluate(played: Sequence[Played], folder: Path) -> None:
 
 
 def run_demand(evaluated: Path, questions: Path, how: Sequence[str]) -> Demand:
-    """The quotas that the command makes of an evaluation. Raises `RuntimeError` where it ends in an error."""
+    """Run `trailforge demand` on an evaluation and return the quotas that it wrote. Raises `RuntimeError` when the
+    command fails.
+    """
     out = evaluated / "demand.yaml"
     command = ["demand", str(evaluated), "--questions", str(questions), "--out", str(out), *how]
     result = CliRunner().invoke(app, command)

@@ -1,4 +1,4 @@
-"""How far the gap between two back ends changes from one agent to another.
+"""Measure by how much the gap between two retrieval back ends changes from one agent to another.
 
 change = compare_gaps((dense, graph), (dense_by_agent, graph_by_agent), MEASURES["contain_em"])
 change.verdict == "narrows"                      graph is ahead of dense by less under the agent
@@ -23,7 +23,9 @@ was behind is ahead."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapChange:
-    """What one run is ahead of another by, under one agent and under another: a difference of differences."""
+    """The change of one gap: how far one run is ahead of another under an agent, less how far it is ahead under another
+    agent.
+    """
 
     questions: int
     """That all four runs have, and of which all four know the measure."""
@@ -43,7 +45,7 @@ class GapChange:
 
     @property
     def verdict(self) -> GapVerdict:
-        """What the intervals say."""
+        """Return whether the gap narrows, widens or is undecided, by its 95 % intervals."""
         if self.before_low <= 0 <= self.before_high:
             return "none"
         if self.low <= 0 <= self.high:
@@ -59,10 +61,10 @@ def compare_gaps(
     after: tuple[Sequence[AgentEpisode], Sequence[AgentEpisode]],
     measure: Measure,
 ) -> GapChange | None:
-    """How far the gap between two runs (back ends) changes from one agent to another. All four are drawn together.
+    """Return how far the gap between two runs (two back ends) changes from one agent to another.
 
-    A question counts once, by the mean of its episodes. None where there is no question that all four have, and of
-    which all know the measure. Raises as `metrics.by_question`.
+    Each pair holds the episodes of both back ends; all four are resampled together. A question counts once, by the mean
+    of its episodes. Returns None where no question is known in all four. Raises what `metrics.by_question` raises.
     """
     runs = [by_question(run) for run in (*before, *after)]
     names = [name for name in runs[0] if all(name in run for run in runs)]

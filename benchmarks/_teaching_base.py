@@ -1,7 +1,8 @@
-"""The base model of `teaching`: a Llama of a million weights that reads and copies in a world's language, and no more.
+"""Train the base model of the benchmark `teaching`: a Llama of a million weights that can copy text in a world's
+language and no more.
 
 It is trained on documents, look-alikes among them, on questions with the answers that they state, and on other words
-for the same search. All names in them are drawn anew in every text, from those that no world has: it learns to copy
+for the same search. All names in them are drawn again in every text, from those that no world has: it learns to copy
 what stands there, since there is nothing to remember. It has seen no turn of an agent and no search.
 """
 
@@ -32,7 +33,7 @@ which what is copied stands further back."""
 
 @dataclass(frozen=True, kw_only=True)
 class BaseConfig:
-    """How large, and how long."""
+    """Size of the base model and length of its training."""
 
     width: int = 128
     layers: int = 3
@@ -44,7 +45,7 @@ class BaseConfig:
 
 
 class Texts:
-    """Texts of a world's language, as many as are wanted."""
+    """An endless supply of made-up texts in the language of the benchmark's worlds."""
 
     def __init__(self, graph: Path, world: Path) -> None:
         self.lore = Lore.of(graph, world)
@@ -87,7 +88,9 @@ class Texts:
 
 
 def make_tokenizer(texts: Texts) -> Any:
-    """Byte-level BPE whose tokens are phrases, but for names, which are two: stem and ending."""
+    """Return a byte-level BPE tokenizer whose tokens are whole phrases, except that a name is two tokens: its stem and
+    its ending.
+    """
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -132,7 +135,7 @@ def _sample_texts(texts: Texts) -> Iterator[str]:
 
 
 def make_base(graph: Path, world: Path, out: Path, config: BaseConfig) -> None:
-    """Train it, and write it with its tokenizer."""
+    """Train the base model on texts of a graph and its world, and write it with its tokenizer to `out`."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -193,7 +196,9 @@ def _rate(step: int, steps: int) -> float:
 
 
 def copied(model: Any, tokenizer: Any, texts: Texts, count: int) -> float:
-    """Share of texts whose last line's answer it says, given all before it."""
+    """Return the share of `count` texts whose last line's answer the model generates when it is given everything before
+    it.
+    """
     import torch
 
     draw, right = random.Random("held out"), 0

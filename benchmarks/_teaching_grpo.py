@@ -1,4 +1,6 @@
-"""Reinforcement of an arm of `teaching` on the training questions of its world, and what that changes on the others."""
+"""Train one arm of the benchmark `teaching` by GRPO on its world's training questions, and measure what that changes on
+test questions.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from _teaching_report import FIGURES, read_figures, write_report
 
 
 def run_grpo(options: argparse.Namespace) -> None:
-    """Some steps from one arm of the first world, then the test questions once more (arm `G`)."""
+    """Train the arm for some GRPO steps, then answer the test questions again; the result is stored as arm `G`."""
     from teaching import evaluate, keep, trailforge
 
     seed = options.seeds[0]

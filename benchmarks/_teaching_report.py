@@ -1,4 +1,4 @@
-"""What the arms of `teaching` are worth: tables and a plot, of the stored episodes alone."""
+"""Report what each arm of the benchmark `teaching` achieved: tables and a plot, made from the stored episodes alone."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _MARK = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def episodes_file(world: str, arm: str) -> Path:
-    """Where the episodes of an arm are stored."""
+    """Return the file in which the episodes of an arm in a world are stored."""
     return DOCS / f"{world}-{arm}.parquet"
 
 
 @cache
 def read_figures() -> dict[str, Any]:
-    """What was trained, and which questions mislead, by world; what GRPO was paid."""
+    """Read the stored figures: for each world what was trained and which questions mislead, and the rewards of GRPO."""
     return json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
 
 
@@ -111,7 +111,7 @@ def _table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> str:
 
 
 def arms_table() -> str:
-    """Every measure of every arm."""
+    """Return a Markdown table of every measure of every arm."""
 
     def rows() -> Iterator[Sequence[str]]:
         for world in _worlds():
@@ -123,7 +123,7 @@ def arms_table() -> str:
 
 
 def claims_table() -> str:
-    """Differences between arms, question by question."""
+    """Return a Markdown table of the differences between arms, paired question by question."""
     wanted = {"recovery": MISLED, "clean": CLEAN, "later wrong": LATER, "all": ""}
 
     def rows() -> Iterator[Sequence[str]]:
@@ -146,7 +146,7 @@ def claims_table() -> str:
 
 
 def rows_table() -> str:
-    """What each arm was trained on."""
+    """Return a Markdown table of the rows that each arm was trained on."""
 
     def rows() -> Iterator[Sequence[str]]:
         for world in _worlds():
@@ -161,7 +161,7 @@ def rows_table() -> str:
 
 
 def stops_table() -> str:
-    """How episodes end, and what goes wrong in those that are not right."""
+    """Return a Markdown table of how episodes end, and what went wrong in those that were not answered correctly."""
     from collections import Counter
 
     def rows() -> Iterator[Sequence[str]]:
@@ -180,7 +180,9 @@ def stops_table() -> str:
 
 
 def grpo_table() -> str:
-    """Rewards by ten steps, and recovery before and after."""
+    """Return a Markdown table of GRPO's rewards, ten steps a line, and of recovery from misleading searches before and
+    after.
+    """
     found = read_figures().get("grpo")
     if not found:
         return "not run\n"
@@ -209,7 +211,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
 
 
 def write_report() -> None:
-    """Put the tables where the page marks them, and draw the plot."""
+    """Write the tables into the page at its markers, and draw the plot."""
     read_figures.cache_clear()
     _episodes.cache_clear()
     if PAGE.exists():
@@ -221,7 +223,7 @@ def write_report() -> None:
 
 
 def draw_plot() -> None:
-    """Right answers of every arm in every world by kind of question, with intervals."""
+    """Draw each arm's share of right answers in each world, by kind of question, with 95 % intervals."""
     wide = len(ARMS) + 1
     worlds = {arm: [each for each in _worlds() if arm in read_figures()[each]["arms"]] for arm in ARMS}
     figure = figure_of(7.5, 3.2)

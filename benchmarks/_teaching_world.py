@@ -62,7 +62,7 @@ _TITLE = re.compile(rf"\((?:the )?((?:{'|'.join(MARKS)})?[A-Z]\w+)\)")
 
 
 def names_of(*, worlds: bool) -> list[str]:
-    """All names of worlds, or all of the base model's."""
+    """Return all made-up names that worlds use, or all those kept for the base model's training."""
     return [
         stem + ending
         for at, stem in enumerate(STEMS)
@@ -72,7 +72,7 @@ def names_of(*, worlds: bool) -> list[str]:
 
 
 def write_graph(folder: Path, size: int, seed: int, *, worlds: bool = True) -> None:
-    """Tables for `trailforge kg build`: `size` entities of each kind."""
+    """Write the tables from which `trailforge kg build` makes a graph with `size` entities of each kind."""
     draw = random.Random(f"graph {seed}")
     names = names_of(worlds=worlds)
     draw.shuffle(names)
@@ -98,18 +98,20 @@ def write_graph(folder: Path, size: int, seed: int, *, worlds: bool = True) -> N
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Of a file of JSON lines."""
+    """Read a file of JSON Lines."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def template_of(text: str) -> str:
-    """A text without its names: `In which city is {} located?`."""
+    """Return a text with its names replaced by `{}`, such as `In which city is {} located?`."""
     return re.sub(r"#\d+|\[E\]|(?:the )?" + NAME.pattern, "{}", text)
 
 
 @dataclass
 class Lore:
-    """What a model knows of a world's language, but for its facts: how questions are split and searches worded."""
+    """What a scripted model knows of a world's language, though not its facts: how questions are split and searches
+    worded.
+    """
 
     wordings: dict[str, list[str]] = field(default_factory=dict)
     """By a sub-question's template: other searches for the same."""
@@ -118,7 +120,9 @@ class Lore:
 
     @classmethod
     def of(cls, graph: Path, world: Path) -> Lore:
-        """What the training questions show, and how the world words each of the graph's relations."""
+        """Learn from a world's training questions, and from the words that the world uses for each of the graph's
+        relations.
+        """
         lore, config, store = cls(), WorldConfig(intersections=0.0), KgStore.open(graph)
         names = WorldNames(store, config.names, config.seed)
         for question in islice(sample_questions(store, names, config, 1, 10), _SAMPLED):
@@ -135,7 +139,9 @@ class Lore:
 
 @dataclass(frozen=True)
 class ErringModel:
-    """Answers every prompt of the preset `msearcher` over a world, by the words that are there, and errs by chance."""
+    """A scripted model that answers every prompt of the preset `msearcher` from the words in the prompt, and errs at
+    random.
+    """
 
     lore: Lore
     misreads: float = 0.15
@@ -225,7 +231,7 @@ def _last(prompt: str, label: str) -> str:
 
 @contextmanager
 def serving(model: Callable[[str, int], str]) -> Iterator[str]:
-    """An OpenAI-compatible server of a scripted model on loopback, in a thread; gives its base URL."""
+    """Serve a scripted model over OpenAI's HTTP interface on loopback, in a thread; gives its base URL."""
     loop = LoopThread("scripted-model")
 
     async def start() -> web.AppRunner:
@@ -246,7 +252,7 @@ def serving(model: Callable[[str, int], str]) -> Iterator[str]:
 
 
 def shuffled_observations(rows: Sequence[Any], seed: int) -> list[Any]:
-    """Rows of training with what their searches found dealt out anew among all: the control."""
+    """Return training rows in which the search results are shuffled among all rows, as a control."""
     draw = random.Random(f"observations {seed}")
     found = [message.content for row in rows for message in row.messages if message.role == "tool"]
     draw.shuffle(found)
@@ -262,8 +268,9 @@ def shuffled_observations(rows: Sequence[Any], seed: int) -> list[Any]:
 
 
 def wrongly_answered(rows: Sequence[Any], seed: int, share: float = 0.2) -> list[Any]:
-    """Rows of training in which a share of the questions, by lot, gets the last turn of another row: searched well and
-    answered wrongly, without loss on that, as `training-set --keep-wrong` has them."""
+    """Return training rows in which a random share of the questions ends with another row's last turn: searched well,
+    answered wrongly. No loss falls on that turn, as in `training-set --keep-wrong`.
+    """
     asked = sorted({row.question_id for row in rows})
     draw = random.Random(f"wrong {seed}")
     wrong = frozenset(draw.sample(asked, round(share * len(asked))))
@@ -277,14 +284,14 @@ def wrongly_answered(rows: Sequence[Any], seed: int, share: float = 0.2) -> list
 
 
 def of_questions_by_lot(rows: Sequence[Any], seed: int, count: int) -> list[Any]:
-    """Rows of training of so many questions: the control of those that are chosen."""
+    """Return the training rows of `count` questions drawn at random, as a control for questions that were selected."""
     asked = sorted({row.question_id for row in rows})
     chosen = frozenset(random.Random(f"lot {seed}").sample(asked, count))
     return [row for row in rows if row.question_id in chosen]
 
 
 def asked_of(world: Path) -> dict[str, list[str]]:
-    """Test questions by what is first when a search is made in their own words."""
+    """Return the test questions' ids, grouped by what a search in the question's own words ranks first."""
     first: dict[str, list[bool]] = {}
     for search in read_lines(world / "searches.jsonl"):
         first.setdefault(search["question_id"], []).append(search["is_misled"])
@@ -297,7 +304,9 @@ def asked_of(world: Path) -> dict[str, list[str]]:
 
 
 def asked_of_questions(test: Path, corpus: Path) -> dict[str, list[str]]:
-    """The same of questions that no world has: is one of their supporting documents first by BM25?"""
+    """Return the ids of test questions over an ordinary corpus, grouped by whether BM25 ranks a supporting document
+    first.
+    """
     retriever = Bm25Retriever(list(read_corpus(corpus)))
     asked: dict[str, list[str]] = {MISLED: [], LATER: [], CLEAN: []}
     for question in read_questions(test):

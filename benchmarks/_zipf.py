@@ -1,4 +1,4 @@
-"""A made-up corpus for benchmarks of searches, passages of 100 words by Zipf's law, and a server of it."""
+"""Make a corpus of 100-word passages with word frequencies by Zipf's law, for benchmarks of search, and serve it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SAMPLE = Path(__file__).parents[1] / "sample_data" / "documents.jsonl"
 
 
 def build_over_passages(folder: Path, passages: int) -> None:
-    """A BM25 index of so many, unless it is there."""
+    """Build a BM25 index over this number of made-up passages, unless the folder has it already."""
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         asyncio.run(build_index(make_passages(passages), folder, "bm25"))
@@ -37,7 +37,7 @@ def build_over_passages(folder: Path, passages: int) -> None:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """`trailforge serve-search` over it, which keeps nothing in memory: its URL and its process."""
+    """Run `trailforge serve-search` over an index, without a cache of results; gives its URL and its process."""
     command = [sys.executable, "-m", "trailforge", "serve-search", str(folder), "--port", "0", "--cached", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -62,13 +62,13 @@ def _ranks(passages: int) -> np.ndarray:
 
 
 def make_passages(number: int) -> Iterator[Document]:
-    """So many."""
+    """Yield this number of made-up passages."""
     for row, ranks in enumerate(_ranks(number).tolist()):
         yield Document(id=str(row), title=_spell(ranks[0]).title(), text=" ".join(map(_spell, ranks)))
 
 
 def make_queries(passages: int) -> Iterator[str]:
-    """Each with a number that no passage has, so that none comes twice."""
+    """Yield queries without end; each contains a number that no passage has, so that no two are alike."""
     ranks, dice = np.sort(_ranks(passages), axis=1), np.random.default_rng(1)
     common = _draw(dice, 100_000 * _COMMON).reshape(-1, _COMMON)
     for number in count():

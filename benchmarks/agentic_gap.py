@@ -1,4 +1,4 @@
-"""Does agentic search narrow the gap between dense and graph retrieval, and which back end is the most stable?
+"""Measure whether agentic search narrows the gap between dense and graph retrieval, and which back end is most stable.
 
 These are the questions of RAGSearch (5.2, 5.5.1), asked of an evaluation's folder. The gap of a graph back end is what
 it is ahead of dense retrieval by, under one agent; the change of the gap from single shot to an agent is a difference
@@ -8,10 +8,10 @@ of differences, over questions that all four runs have, with the 95 % interval o
     make bench B=agentic_gap ARGS="FOLDER --questions FILE --model embedded --preset demo --limit 20"
     make bench B=agentic_gap ARGS="FOLDER --questions FILE --model gold --limit 60"
 
-The second makes the folder first (or goes on with it), as `trailforge evaluate` does. The third asks no model: an agent
+The second makes the folder first (or resumes it), as `trailforge evaluate` does. The third asks no model: an agent
 `gold_hops` searches for each sub-question of the gold decomposition, answers before it filled in, and, as single shot
 does, answers right if it has found all supporting documents and not otherwise. It is what agentic search can come to at
-most where planning and reading are perfect. `--dense` and `--base` name what is held against: back end and agent.
+most where planning and reading are perfect. `--dense` and `--base` name what is compared with: back end and agent.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ Runs = Mapping[tuple[str, str], Sequence[AgentEpisode]]
 
 
 def describe_gaps(runs: Runs, graphs: Sequence[str], dense: str, base: str) -> Iterator[str]:
-    """Section for one model: each graph back end and each agent, then the best graph of each agent."""
+    """Yield the report's section for one model: each graph back end under each agent, then the best graph for each
+    agent.
+    """
     agents = [agent for agent in dict.fromkeys(agent for agent, _ in runs) if agent != base]
     for measure, name in MEASURED.items():
         yield f"\n**{name}**, points\n"
@@ -110,7 +112,7 @@ def _best(runs: Runs, measure: str, agent: str, graphs: Sequence[str]) -> str | 
 
 
 def describe_runs(table: EvaluationTable) -> Iterator[str]:
-    """Accuracy and recall of every run, as in the paper's tables 1 and 3."""
+    """Yield a table of the accuracy and recall of every run, as in the paper's tables 1 and 3."""
     yield "| agent | back end | model | contain-EM | F1 | recall | searches | episodes |"
     yield "|---|---|---|---:|---:|---:|---:|---:|"
     for row in sorted(table.rows, key=lambda row: (row.model, row.agent, -row.contain_em.mean)):
@@ -123,7 +125,7 @@ def describe_runs(table: EvaluationTable) -> Iterator[str]:
 
 
 def describe_stability(table: EvaluationTable) -> Iterator[str]:
-    """Which back end changes least with the seed and with the agent, and which ranks best."""
+    """Yield the lines that say which back end varies least with seed and agent, and which ranks best."""
     found = measure_stability(table.rows)
     if not found:
         yield "No agent has finished over all back ends, so nothing can be said yet."
@@ -150,7 +152,7 @@ def describe_stability(table: EvaluationTable) -> Iterator[str]:
 
 
 def describe(folder: Path, dense: str, base: str) -> Iterator[str]:
-    """All of it, as Markdown."""
+    """Yield the whole report on an evaluation's folder, as Markdown."""
     evaluation = read_evaluation(folder)
     episodes = [lighten(each) for each in read_episodes(folder)]
     table = make_table(evaluation, episodes)
@@ -182,12 +184,14 @@ def describe(folder: Path, dense: str, base: str) -> Iterator[str]:
 
 
 def graphs_of(evaluation: Evaluation) -> list[str]:
-    """Names of its back ends that search a graph or a tree: by what they are, else by their name."""
+    """Return the names of the back ends that search a graph or a tree, recognised by their kind or else by their
+    name.
+    """
     return [each.name for each in evaluation.backends if each.config.get("backend", each.name) in GRAPHS]
 
 
 def make_folder(given: argparse.Namespace) -> None:
-    """Evaluate into the folder; what is there already is not done again."""
+    """Evaluate into the folder; cells that are there already are not run again."""
     command = [sys.executable, "-m", "trailforge", "evaluate", str(given.questions), "--out", str(given.folder)]
     command += [part for agent in given.agents.split(",") for part in ("--agent", agent)]
     command += [part for backend in given.backends.split(",") for part in ("--backend", backend)]
@@ -199,7 +203,9 @@ def make_folder(given: argparse.Namespace) -> None:
 
 
 async def play_gold(given: argparse.Namespace) -> None:
-    """Make the folder anew with agents that know the decomposition, or search for the question as it stands."""
+    """Write the folder anew with agents that know the gold decomposition, or that search for the question as it
+    stands.
+    """
     asked = read_asked(given.questions, limit=given.limit)
     questions = [each for each in asked.questions if len(each.decomposition) > 1 and each.supporting_documents]
     given.folder.mkdir(parents=True)
@@ -274,7 +280,7 @@ async def _play(
 
 
 def main() -> None:
-    """Write what came out."""
+    """Write the report that the options ask for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="of an evaluation")
     parser.add_argument("--dense", default="dense", help="the back end that graphs are held against")

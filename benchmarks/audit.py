@@ -64,7 +64,7 @@ _SPAN = 12
 
 
 def main() -> None:
-    """Audit what is asked for."""
+    """Run the audits that the options name, and print their tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder of question sets")
     parser.add_argument("--hops", action="store_true", help="of that folder, with and without an earlier hop's text")
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def audit(questions: Path, searched: Path | None, out: Path) -> tuple[AuditManifest, list[AuditedQuestion], float]:
-    """An audit, its rows and its seconds."""
+    """Audit a question file; returns the manifest, the rows and the seconds it took."""
     began = time.perf_counter()
     request = AuditRequest(questions=questions, searched=searched)
     manifest = asyncio.run(audit_questions(request, out, describe_request(request), None, lambda *_: None))

@@ -5,7 +5,7 @@ Each is searched for once, without a language model, and what comes is shown as 
 as many as fit into so many tokens. Recall: the share of a question's supporting paragraphs that what is shown is or was
 made from; a summary is one passage and counts for all of its sources, as in evaluations (`metrics.find_supporting`).
 Answer in text: whether a line of what is shown states a gold answer, where one can be stated. In brackets are 95 %
-intervals, for which the questions are drawn anew. Seconds of a build and milliseconds of a query are of CPU, in one
+intervals, for which the questions are drawn again. Seconds of a build and milliseconds of a query are of CPU, in one
 thread, and without encoding, but for texts that a query has encoded besides itself.
 
     make bench B=backends ARGS="--backends dense,bm25,hybrid,linear_rag --cache FOLDER --out table.md"
@@ -48,7 +48,7 @@ _HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What searches showed, a number for each question."""
+    """What a back end's searches showed, as lists with one number for each question."""
 
     recall: np.ndarray
     """0 to 1."""
@@ -60,7 +60,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a back end did with a set's questions."""
+    """What was measured of one back end on one question set: recall, tokens and seconds."""
 
     by_passages: Shown
     by_tokens: Shown
@@ -74,7 +74,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """What a search may show."""
+    """The limit on what a search may show an agent: a number of passages or of tokens."""
 
     passages: int
     tokens: int
@@ -84,7 +84,7 @@ class Room:
 async def measure(
     backend: str, config: Any, corpus: QuestionSet, half: str, encoder: KeptEncoder, room: Room
 ) -> Figures:
-    """Build and ask."""
+    """Build the back end's index over a corpus, ask the questions of one half of it, and return the figures."""
     encoder.seconds, encoder.texts = 0.0, 0
     begun = time.process_time()
     index = await load_backend(backend).build(corpus.passages, config, Workbench(encoder=encoder))
@@ -119,14 +119,16 @@ def _read(asked: Sequence[Asked], found: Sequence[Sequence[Passage]], room: Room
 
 
 def share_found(supporting: frozenset[str], found: Sequence[Passage]) -> float:
-    """Share of these documents that are among the passages, or among what these were made from."""
+    """Return the share of the supporting documents that are among the passages found, or among the sources these were
+    made from.
+    """
     ids = {each.id for each in found}
     ids |= {id for each in found if isinstance(each, MadePassage) for id, _ in each.sources}
     return len(supporting & ids) / len(supporting)
 
 
 def interval(numbers: np.ndarray) -> tuple[float, float]:
-    """Where 95 % of the means of resampled questions lie."""
+    """Return the 95 % bootstrap interval of the mean of these numbers."""
     drawn = np.random.default_rng(0).integers(0, len(numbers), (_RESAMPLES, len(numbers)))
     low, high = np.percentile(numbers[drawn].mean(axis=1), (2.5, 97.5))
     return float(low), float(high)
@@ -140,7 +142,7 @@ def _points(shares: np.ndarray, sign: str = "") -> str:
 
 
 def describe(name: str, figures: Figures, first: Figures) -> str:
-    """A row of the table. `first`: the back end that others are compared with."""
+    """Return one row of the table; `first` holds the figures of the back end that others are compared with."""
     plain, fitting = figures.by_passages, figures.by_tokens
     gains = ["", ""]
     if figures is not first:
@@ -191,7 +193,7 @@ async def _table(given: argparse.Namespace) -> list[str]:
 
 
 def main() -> None:
-    """Write the table."""
+    """Measure the back ends that the options name, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backends", default="dense,bm25,hybrid,linear_rag", help=f"of {', '.join(BACKENDS)}")
     parser.add_argument("--sets", default=",".join(FILES))

@@ -1,4 +1,4 @@
-"""What do a build and a search cost among 100,000 passages: seconds, milliseconds, memory?
+"""Measure what building and searching an index over 100,000 passages costs: seconds, milliseconds, memory.
 
 The paragraphs of MuSiQue's questions and copies of them, each with names of its own: a word with a capital that stands
 in at most one passage of a hundred, and nowhere in small letters, gets letters behind it. So a copy has its own graph,
@@ -48,12 +48,12 @@ _NOISE = 0.01
 
 
 def mark_of(copy: int) -> str:
-    """What stands behind the names of a copy; the first has no mark."""
+    """Return the suffix that marks the names of a copy of the corpus; empty for the first."""
     return f"qz{_LETTERS[copy // 26]}{_LETTERS[copy % 26]}" if copy else ""
 
 
 def names_in(passages: Sequence[Document]) -> frozenset[str]:
-    """Words that are names of few passages."""
+    """Return the capitalised words that are names and stand in few passages."""
     stands_in: dict[str, int] = {}
     small = set[str]()
     for each in passages:
@@ -68,7 +68,7 @@ def names_in(passages: Sequence[Document]) -> frozenset[str]:
 
 
 def copies_of(passages: Sequence[Document], count: int) -> Iterator[Document]:
-    """All passages, copy by copy."""
+    """Yield all passages of `count` copies of the corpus, copy by copy."""
     names = names_in(passages)
     for copy in range(count):
         mark = mark_of(copy)
@@ -81,10 +81,10 @@ def copies_of(passages: Sequence[Document], count: int) -> Iterator[Document]:
 
 
 class CopiesEncoder(KeptEncoder):
-    """Gives a text of a copy the vector of the first one's, with jitter."""
+    """An encoder that gives a copied text the vector of its original plus a little noise."""
 
     def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
-        """See `Encoder`."""
+        """Return one unit vector a text: the original's with a little noise; see `Encoder`."""
         first = [_MARK.sub("", text) for text in texts]
         vectors = super().encode_documents(first).astype(np.float32)
         rows = [row for row, text in enumerate(texts) if text != first[row]]
@@ -154,7 +154,7 @@ def _memory() -> dict[str, int]:
 
 
 def main() -> None:
-    """Build, ask, print tables."""
+    """Build the indexes, search them, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backends", default="hybrid,linear_rag,hippo_rag_plain")
     parser.add_argument("--copies", type=int, default=23, help="of 4,336 passages, the first one included")

@@ -1,4 +1,4 @@
-"""Whether a world's questions come to lie in a band of difficulty, for agents of known strength.
+"""Measure whether the questions of a world can be brought into a band of difficulty, for agents of known strength.
 
 The agents were fixed before anything was measured. Each follows the gold hops by BM25 and takes the first passage;
 where a look-alike is first, it notices with a chance of its own, and then searches in the wording that the world
@@ -37,13 +37,15 @@ _FRESH = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Strength:
-    """An agent: how often it notices a look-alike, and misreads what it has found."""
+    """The strength of a scripted agent: how often it notices a look-alike document, and how often it misreads what it
+    found.
+    """
 
     notices: float
     misreads: float
 
     def play(self, world: WorldFolder, question: Question, seed: int) -> Played:
-        """An attempt."""
+        """Return one attempt of this agent at a question."""
         dice, brought = random.Random(f"{question.id} {seed}"), list[Passage]()
         for search in world.searches[question.id]:
             passage = world.search(search["query"], 1)[0]
@@ -60,7 +62,7 @@ AGENTS = {"weak": Strength(notices=0.3, misreads=0.2), "strong": Strength(notice
 
 
 def main() -> None:
-    """Each agent on its own."""
+    """Measure each agent by itself, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--attempts", type=int, default=8)

@@ -1,4 +1,4 @@
-"""How many documents are bundled, how purely, and how many copies come together, by threshold.
+"""Measure how many documents are bundled, how purely, and how many near copies come together, by similarity threshold.
 
 Over finished runs of `document-bundles --bundles-only`, whose documents and vectors are read; nothing is embedded anew.
 What thresholds give is told without `min_retold`, for which texts are read; a last row has the run's own bundles.

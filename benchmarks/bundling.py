@@ -1,4 +1,5 @@
-"""What bundling costs from 1k to 100k documents, in seconds and memory, and how its variants compare with the paper's.
+"""Measure what bundling 1,000 to 100,000 documents costs in seconds and memory, and compare its variants with the
+paper's.
 
 Every size and variant runs in a process of its own, on one core, after a small warm-up that loads and compiles.
 Documents are made up, with vectors, names and dates in themes and events, half of them of an event that no other one
@@ -359,26 +360,27 @@ def _articles(folder: Path) -> Iterator[_Article]:
 
 
 def mean_cohesion(vectors: np.ndarray, bundling: Bundling) -> float:
-    """Mean over the bundles, each the same weight; NaN when there are none. `vectors`: (n, d), length 1."""
+    """Return the mean cohesion of the bundles, each of equal weight; NaN when there are none. `vectors` is (n, d), of
+    length 1.
+    """
     each = [cohesion(vectors[list(rows)]) for rows in bundling.bundles]
     return sum(each) / len(each) if each else math.nan
 
 
 def source_counts(bundling: Bundling, sources: Sequence[str]) -> dict[int, int]:
-    """How many bundles have two, three and four sources."""
+    """Return how many bundles have documents from two, from three and from four sources."""
     return dict(sorted(Counter(len({sources[row] for row in rows}) for rows in bundling.bundles).items()))
 
 
 def leftover_share(bundling: Bundling) -> float:
-    """Share of the documents that are in no bundle; 0 for no documents."""
+    """Return the share of documents that are in no bundle; 0 when there are no documents."""
     left, total = len(bundling.leftovers), len(bundling.leftovers) + sum(map(len, bundling.bundles))
     return left / total if total else 0.0
 
 
 def adjusted_rand(first: Bundling, second: Bundling) -> float:
-    """Adjusted Rand index of two bundlings of the same documents; each leftover counts as a group of its own.
-
-    1: the same pairs are together; about 0: as many as by chance.
+    """Return the adjusted Rand index of two bundlings of the same documents: 1 when they group the same pairs, about 0
+    by chance. Each document in no bundle counts as a group of its own.
     """
     from sklearn.metrics import adjusted_rand_score
 

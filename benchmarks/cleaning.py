@@ -51,7 +51,7 @@ _TEMPLATES = {
 
 
 def main() -> None:
-    """One table: a line for each template and number of documents."""
+    """Print one table, with a line for each template and number of documents."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--templates", default="frame,weather,earnings,strangers", help="separated by commas")
     parser.add_argument("--sizes", default="4000,20000", help="numbers of documents")

@@ -1,4 +1,4 @@
-"""What worker processes under one scheduler make of a model server: calls a second, limits kept, what a call costs.
+"""Measure how worker processes under one scheduler use a model server: calls a second, limits kept, cost of a call.
 
     make bench B=cluster                                    # a server that sleeps: 1, 2 and 4 workers
     make bench B=cluster ARGS="--rate 50 --seconds 60"      # 4 workers against a limit on the rate, with Retry-After
@@ -36,7 +36,7 @@ from trailforge.pipelines.engine.dask_jobs import close_link, holding_limits, op
 
 
 def main() -> None:
-    """Measure and print one line a case."""
+    """Measure each case and print a line for it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=float, help="permitted calls a second")
     parser.add_argument("--slots", type=int, help="permitted calls in flight")

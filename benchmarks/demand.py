@@ -1,4 +1,5 @@
-"""Two rounds of demand: does what an agent fails at come more often, and is it answered better, than without quotas?
+"""Measure whether two rounds of quotas (`trailforge demand`) make an agent's failures rarer than rounds without quotas
+do.
 
 The agent is scripted, and learns from data: it searches a world by BM25 in the words of each sub-question, and takes
 the first passage. Where that is about something else, it searches once more in the wording that found the right
@@ -36,18 +37,18 @@ _DRAWS = 2000
 
 @dataclass(slots=True)
 class Learner:
-    """The agent, with the wordings that it has learnt."""
+    """The scripted agent, with the search wordings that it has learnt for each relation."""
 
     wordings: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
     def learn(self, world: WorldFolder) -> None:
-        """From all questions of a world."""
+        """Learn from all questions of a world which wording finds the right document for each relation."""
         for search in (each for found in world.searches.values() for each in found if each["is_misled"]):
             if search["title"] in search["reworded"]:
                 self.wordings[self._key(search)][search["reworded"].replace(search["title"], "{x}")] += 1
 
     def play(self, world: WorldFolder, question: Question) -> Played:
-        """An episode: what each search brought, and the answer."""
+        """Return an episode of the agent: what each search found, and the answer."""
         brought: list[Passage] = []
         for search in world.searches[question.id]:
             passage = world.search(search["query"], 1)[0]
@@ -65,7 +66,7 @@ class Learner:
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """What came of an arm."""
+    """What was measured of one arm of the experiment, with quotas or without."""
 
     right: dict[str, bool]
     """Of the test questions by id, at the end."""
@@ -74,7 +75,7 @@ class Arm:
 
 
 def main() -> None:
-    """Both arms for each seed."""
+    """Run both arms for each seed and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--questions", type=int, default=60, help="of the beginning, and of each round")

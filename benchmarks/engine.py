@@ -1,4 +1,4 @@
-"""Our client beside others: requests a second, CPU seconds and peak memory of the whole process.
+"""Compare our model client with others: requests a second, CPU seconds and peak memory of the whole process.
 
 `trailforge` keeps every reply in a fresh ledger before it is seen. `datatrove`'s inference runner, the peer that also
 keeps each reply (in a cache of requests and in checkpoints), runs in an environment of its own. `openai` keeps nothing,
@@ -117,13 +117,15 @@ def _one_run(kind: str, url: str, prompts: int, in_flight: int) -> dict[str, flo
 
 
 def cpu_s() -> float:
-    """CPU seconds of this process so far, with all its threads."""
+    """Return the CPU seconds of this process so far, over all its threads."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def peak_mb() -> float:
-    """Of this process alone: `ru_maxrss` begins with what the process held that started it."""
+    """Return the peak memory (MB) of this process alone; `ru_maxrss` would include what the parent held when it started
+    it.
+    """
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
@@ -142,7 +144,7 @@ async def _drain(prompts: int, workers: int, ask: Callable[[int], Awaitable[obje
 
 
 def ask_with_trailforge(url: str, in_flight: int, folder: Path, _: str, words: str = _WORDS) -> Run:
-    """Our client with a fresh ledger. `words`: what each prompt ends with."""
+    """Send the prompts through our client with a fresh ledger; `words` is what each prompt ends with."""
     from trailforge.inference import ChatTurn, ClientConfig, ModelClient, Request, Sampling
     from trailforge.inference.ledgers.sqlite import SqliteLedger
 

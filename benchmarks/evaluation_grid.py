@@ -1,4 +1,4 @@
-"""What an evaluation with the embedded model takes, and that a kill changes nothing in it.
+"""Measure what an evaluation with the packaged model takes, and check that killing it changes none of its results.
 
     python -m benchmarks.evaluation_grid --questions 20 --kill-after 4
 
@@ -30,7 +30,7 @@ MEASURES = ("contain_em", "f1", "supporting_recall", "answered", "searches", "ca
 
 
 def main() -> None:
-    """Run it twice."""
+    """Run the evaluation twice, once killed and resumed, and print both."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--questions", type=int, default=20)
     parser.add_argument("--kill-after", type=int, default=4, help="finished shards, of five questions each")
@@ -61,13 +61,13 @@ def main() -> None:
 
 
 def command(place: Path, out: Path) -> list[str]:
-    """The line to type."""
+    """Return the command line of the evaluation."""
     words = [sys.executable, "-m", "trailforge.cli", "evaluate", str(place / "questions.jsonl"), "--preset", "demo"]
     return [*words, "--out", str(out), *(f"--agent={a}" for a in AGENTS), *(f"--backend={b}" for b in BACKENDS)]
 
 
 def episodes(folder: Path) -> dict[str, AgentEpisode]:
-    """By uid, without seconds."""
+    """Return the episodes of an evaluation's folder by uid, without their seconds."""
     return {
         row.uid: replace(
             row,
@@ -79,7 +79,7 @@ def episodes(folder: Path) -> dict[str, AgentEpisode]:
 
 
 def show(folder: Path) -> None:
-    """The table of a folder."""
+    """Print the table of an evaluation's folder."""
     cells: dict[tuple[str, str], list[AgentEpisode]] = defaultdict(list)
     for row in read_episodes(folder):
         cells[row.agent, row.backend].append(row)

@@ -1,4 +1,5 @@
-"""What a person waits for at the front door: help, mistakes, an estimate, and the first line, row and end of a run.
+"""Measure how long a person waits for help, for an error message, for an estimate, and for the first line, row and end
+of a run.
 
 Each command runs in a process of its own, in an empty folder, and is timed as a person would: wall and CPU seconds of
 it and of all that it waited for, the median of a few. The run is the preset `demo` on one question, once with a new
@@ -51,7 +52,7 @@ _LEFT_OUT = ("PREFECT_", "TRAILFORGE_", "PYTHONDONTWRITEBYTECODE")
 
 @dataclass(frozen=True)
 class Command:
-    """How `trailforge` is started, and what that is called in the table."""
+    """A way to start `trailforge`, and its name in the table."""
 
     label: str
     words: tuple[str, ...]
@@ -59,7 +60,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Case:
-    """What a person types after `trailforge`."""
+    """A command line that a person types after `trailforge`, and its name in the table."""
 
     name: str
     arguments: tuple[str, ...]
@@ -73,7 +74,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Times:
-    """Of one process up to some moment."""
+    """Wall and CPU seconds of a process up to some moment."""
 
     wall_s: float
     cpu_s: float
@@ -81,7 +82,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Ended:
-    """What a process took and left."""
+    """What a process took, and which files and processes it left behind."""
 
     code: int
     moments: dict[str, Times]
@@ -91,7 +92,7 @@ class Ended:
 
 
 def main() -> None:
-    """Measure all cases with all commands; a table in Markdown."""
+    """Measure all cases with all ways to start the program, and print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--command",

@@ -1,4 +1,5 @@
-"""How often does a search for a gold sub-question find the paragraph that answers it, by back end and passages read?
+"""Measure how often a search for a gold sub-question finds the paragraph that answers it, by back end and number of
+passages.
 
 The corpus is every passage of MuSiQue under $TRAILFORGE_DATA (`musique/musique_passages.jsonl.gz`), the queries are
 the gold sub-questions of its questions with published or reconstructed paragraphs, the answers of earlier hops put in.

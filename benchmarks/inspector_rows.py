@@ -1,4 +1,5 @@
-"""Rows for curators: seconds and memory to open a table of a million rows, show one, sample, list the lowest, search.
+"""Measure seconds and memory of a curator's actions on a table of a million rows: open, show a row, sample, list,
+search.
 
 Writes a table of made-up trajectories, each with a conversation of a few turns, in the files and row groups that runs
 have, once; then measures each act on it in a process of its own, so that the memory is that act's peak. The files
@@ -55,7 +56,7 @@ _WORDS = [f"word{number}" for number in range(5000)]
 
 
 def main() -> None:
-    """One table: a line for each act."""
+    """Print one table, with a line for each action."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--files", type=int, default=1000)

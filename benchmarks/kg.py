@@ -1,4 +1,5 @@
-"""The knowledge graph: build and open time, size, memory, p50 and p99 of a match and of a whole search, recall by typo.
+"""Benchmark the knowledge graph: build and open time, size, memory, latency of name matches and searches, recall under
+typos.
 
 `--real` builds a store from the graph under $TRAILFORGE_DATA/kg, `--synthetic` from a made-up one in Wikidata5M's
 files, as large as that by default: both splits are written, so that every triple but the last 1 % comes twice.
@@ -44,7 +45,7 @@ Result = TypeVar("Result")
 
 
 class Query(NamedTuple):
-    """What is asked, and what is meant."""
+    """A name that is looked up, and the entity that is meant by it."""
 
     kind: str
     mention: str
@@ -54,7 +55,7 @@ class Query(NamedTuple):
 
 
 def main() -> None:
-    """Build, open, ask."""
+    """Build the store, open it, run the queries and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--real", action="store_true")
     parser.add_argument("--synthetic", action="store_true")

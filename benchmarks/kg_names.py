@@ -1,4 +1,5 @@
-"""What a score of entity matching means: mentions found right and found wrong, by the least score.
+"""Measure what a score of entity matching means: which share of mentions is matched rightly and wrongly at each
+threshold.
 
 The graph is that of `kg.py --real`, CoDEx and FB15k-237, with every fourth entity left out, and of those that stay one
 name of every second that has several. Asked for are: names left out of entities that stay; their labels with one and
@@ -55,7 +56,7 @@ class _Part:
 
 
 def main() -> None:
-    """Build, ask, count."""
+    """Build the graph, look the names up, and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--queries", type=int, default=1000, help="of each kind")
     parser.add_argument("--show", type=int, default=0, help="so many that are found wrong at 0.5, of each kind")

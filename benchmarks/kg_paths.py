@@ -1,4 +1,4 @@
-"""What a graph gives to be asked: paths, different answers, pairs of relations, refusals, and the time they take.
+"""Count what a graph offers for questions: paths, different answers, pairs of relations, refused paths, and seconds.
 
 The graph is CoDEx's labelled triples with the names and types of its entities, or one that `trailforge kg build` made.
 Paths are those of a preset, with other numbers of its `paths` if given.
@@ -33,7 +33,7 @@ from trailforge.schemas import FactChain
 
 
 def main() -> None:
-    """Build, sample, count."""
+    """Build the graph, sample paths, and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kg", type=Path, help="a folder of `trailforge kg build` instead of CoDEx")
     parser.add_argument("--count", type=int, default=200)

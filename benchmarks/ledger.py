@@ -1,4 +1,5 @@
-"""What a ledger commits in a second, and what that costs: writes alone, and calls (two look-ups, then a write).
+"""Measure how many replies a second a ledger commits, and its cost: writes alone, and calls (two look-ups, then a
+write).
 
     make bench B=ledger                           # SQLite and PostgreSQL, 1, 2 and 4 processes
     make bench B=ledger ARGS="--in-flight 256 --processes 1 4"
@@ -56,7 +57,7 @@ class _Part(NamedTuple):
 
 
 def main() -> None:
-    """Measure and print one line a case."""
+    """Measure each case and print a line for it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--in-flight", type=int, default=64, help="over all processes")

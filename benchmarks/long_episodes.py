@@ -1,4 +1,4 @@
-"""Long episodes of a research agent: CPU a call, peak memory, and the share of a server's slots at work.
+"""Measure long episodes of a research agent: CPU a call, peak memory, and how busy they keep a server's slots.
 
 So many episodes at once, each of 60 calls and an answer, against a scripted server on loopback, a process of its own,
 that takes 20 ms a reply. `trailforge` runs our episode loop over our client, which keeps every reply in a fresh ledger

@@ -35,7 +35,7 @@ _PASSAGES = 50
 
 
 def main() -> None:
-    """One table: a line for each share of changed words and each method."""
+    """Print one table, with a line for each share of changed words and each method."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=10_000)
     parser.add_argument("--words", type=int, default=300, help="of a document")

@@ -1,8 +1,8 @@
-"""From how many phrases on is a search for synonyms among lists faster than comparing all, and what does it miss?
+"""Measure from how many phrases on an approximate search for synonyms beats comparing all pairs, and what it misses.
 
 The phrases of MuSiQue's passages, as `hippo_rag_plain` finds them, and copies of them with jitter (cosine about .98).
 Sought are all pairs with a cosine of .8 or more, at most 100 of a phrase. CPU seconds are of one thread; those of
-comparing all are reckoned from 2,048 phrases, over which recall is measured, too.
+comparing all are computed from 2,048 phrases, over which recall is measured, too.
 
     make bench B=near_rows ARGS="--cache FOLDER"
 
@@ -29,7 +29,7 @@ _SAMPLE, _ROWS, _LISTS = 2_048, 1_024, 16
 
 
 def encode_phrases(cache: Path) -> np.ndarray:
-    """Unit vectors, in the order in which the passages name phrases."""
+    """Return unit vectors of all phrases, in the order in which the passages mention them."""
     passages = QuestionSet.read(_SET, cache).passages
     sentences = NameFinder.of(passages).sentences(passages)
     phrases = list(dict.fromkeys(name for sentence in sentences for name in sentence.names))
@@ -40,7 +40,7 @@ def encode_phrases(cache: Path) -> np.ndarray:
 
 
 def with_copies(vectors: np.ndarray, count: int) -> np.ndarray:
-    """So many unit vectors: these, and copies with jitter."""
+    """Return `count` unit vectors: the given ones, and then copies of them with a little noise."""
     rng = np.random.default_rng(0)
     noise = (_NOISE * rng.standard_normal(vectors.shape, np.float32) for _ in range(count // len(vectors)))
     more = np.concatenate([vectors, *(vectors + each for each in noise)])[:count]
@@ -48,7 +48,7 @@ def with_copies(vectors: np.ndarray, count: int) -> np.ndarray:
 
 
 def measure(matrix: np.ndarray) -> str:
-    """A row of the table."""
+    """Measure one matrix of phrase vectors and return a row of the table."""
     begun = time.process_time()
     near = NearRows.of(Vectors(matrix), _LEAST, _MOST, 0)
     if near.lists is None:

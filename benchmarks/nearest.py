@@ -1,4 +1,5 @@
-"""How long does it take to find the vectors nearest to a question: by all cosines, by faiss, by an approximate index?
+"""Measure how long finding the vectors nearest to a question takes: by exact cosines, by faiss, by an approximate
+index.
 
 The vectors are those that `make bench B=backends` keeps of a set (of passages, names, facts or summaries, whatever was
 built), in their order, and beyond that the same with jitter (noise of 0.4 of their length); queries are the set's
@@ -29,7 +30,7 @@ _WANTED, _JITTER, _SAMPLED = (5, 20, 25), 0.4, 100
 
 
 def read_vectors(cache: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors of what back ends hold, and of questions."""
+    """Return the vectors of what back ends index, and those of the questions."""
     kept = np.load(cache / name / "encoded.npy")
     rows = {key: row for row, key in enumerate(json.loads((cache / name / "encoded.json").read_text()))}
     asked = [rows[hash_text(f"query: {each.question}")] for each in QuestionSet.read(name, cache).questions]
@@ -37,7 +38,7 @@ def read_vectors(cache: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def with_jitter(real: np.ndarray, count: int) -> np.ndarray:
-    """So many unit vectors: the real ones, then these again and again with jitter."""
+    """Return `count` unit vectors: the real ones, and then these again and again with a little noise."""
     rows = np.arange(count)
     noise = np.random.default_rng(0).standard_normal((count, real.shape[1]), np.float32) / np.sqrt(real.shape[1])
     made = real[rows % len(real)] + np.where(rows < len(real), 0, _JITTER)[:, None].astype(np.float32) * noise
@@ -45,7 +46,7 @@ def with_jitter(real: np.ndarray, count: int) -> np.ndarray:
 
 
 def measure(folder: Path, questions: np.ndarray) -> list[str]:
-    """Rows of the table."""
+    """Measure one folder of vectors and return rows of the table."""
     vectors = Vectors.open(folder / "vectors.npy")
     ways: list[Callable[[np.ndarray, int], list[int]]] = [
         lambda query, k: [row for row, _ in best_rows(vectors.scores(query), k)],

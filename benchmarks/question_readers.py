@@ -1,4 +1,4 @@
-"""How many bundle questions pass all filters with a reader who only guesses, and with one who reads.
+"""Measure how many bundle questions pass all filters when the reader only guesses, and when it reads the documents.
 
 No model is asked: readers go by rule (`tests/support/simulated_readers.py`) and answer in the prompts and at the
 settings of a preset. Guesser: any answer that the form of the question allows, whatever it is shown. Reader: right
@@ -39,7 +39,7 @@ async def measure(
     config: BundleRunConfig,
     only_guesses: bool,
 ) -> tuple[float, float]:
-    """Share that passes, and calls per question."""
+    """Return the share of questions that pass, and the model calls per question."""
     results = [
         await passes(sound_case(n, kind, documents, options), config, only_guesses=only_guesses, seed=n)
         for n in range(questions)

@@ -1,4 +1,5 @@
-"""What the client makes of a rate limit, and of a storm of refusals: share of the permitted rate, time to recover.
+"""Measure how the client copes with a rate limit and with a storm of refusals: share of the permitted rate, time to
+recover.
 
 A server on loopback permits 50 calls a second (bursts of 20) and answers all others with 429; `share` is the time that
 the limit allows over the time that was taken. In the storm 90 % of all calls get a 429, with nothing said about when to
@@ -24,7 +25,7 @@ _WINDOW_S = 1.0
 
 
 def main() -> None:
-    """Measure and print one line a case."""
+    """Measure each case and print a line for it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=float, default=50.0, help="permitted calls a second")
     parser.add_argument("--burst", type=int, default=20)

@@ -1,6 +1,7 @@
-"""From which similarity on is a passage a supporting document, by an encoder (`recall_similarity` of a reward)?
+"""Measure from which cosine on a passage counts as a supporting document, for an encoder (`recall_similarity` of a
+reward).
 
-Each supporting paragraph of a file of questions is held against its own first and second half, as a chunked corpus has
+Each supporting paragraph of a file of questions is compared with its own first and second half, as a chunked corpus has
 it, and against the question's other paragraphs, supporting ones and distractors, which are like it and are not it.
 Printed are the shares that reach each threshold: of the halves as many as can be, of the others as few. A half that is
 cut out word by word is known by its words whatever the threshold; its share tells how passages fare that say the same
@@ -31,7 +32,7 @@ KINDS = ("first half", "second half", "other supporting", "distractor")
 
 
 def pairs(question: Question) -> Iterator[tuple[str, str, str]]:
-    """(kind, text of a supporting paragraph, text that it is held against)."""
+    """Yield (kind of pair, text of a supporting paragraph, text that it is compared with)."""
     gold = {document.id for document in question.supporting_documents if document.id is not None}
     for paragraph in question.paragraphs:
         if paragraph.id not in gold:

@@ -1,4 +1,4 @@
-"""How long does a search take among 10 k, 100 k and 1 M passages, in how much memory, and what does it miss?
+"""Measure how long a search takes among 10 k, 100 k and 1 M passages, in how much memory, and what it misses.
 
 Dense: MiniLM's vectors of the paragraphs of MuSiQue, 2WikiMultihopQA and HotpotQA, under $TRAILFORGE_DATA; more than
 those are the same with jitter (noise of `--jitter` of their length in a direction of chance, then length 1 again).
@@ -57,7 +57,7 @@ _BLOCK = 50_000
 
 
 def main() -> None:
-    """Make, search, print tables."""
+    """Make the indexes, search them, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", default="encode,dense,bm25,lag")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))

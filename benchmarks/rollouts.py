@@ -1,4 +1,5 @@
-"""How much longer many episodes take than the longest of them: a scripted model, searches through `serve-search`.
+"""Measure how much longer many episodes at once take than the longest alone: scripted model, searches through
+`serve-search`.
 
 Synthetic passages of 100 words by Zipf's law under BM25, no query twice, nothing cached; agents and server are a
 process each. The model takes as long for every turn: `turn by turn` as a server that is asked for each by itself, `in
@@ -28,7 +29,7 @@ from trailforge.training.weights import base_model, load_tokenizer
 
 
 def main() -> None:
-    """Build, serve, measure; a table in Markdown."""
+    """Build, serve and measure; prints a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--passages", type=int, default=50_000)
     parser.add_argument("--episodes", type=int, default=64)

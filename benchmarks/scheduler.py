@@ -1,4 +1,4 @@
-"""How busy the scheduler keeps a model server: `busy` is the share of its slots at work, first call to last reply.
+"""Measure how busy a run keeps a model server: `busy` is the share of its slots at work, from first call to last reply.
 
 A scripted model behind a real HTTP server on loopback, with log-normal latencies, answers the production preset on made
 up questions; the whole command runs, ledger, retrieval and filters included.
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def main() -> None:
-    """Run once and print one line."""
+    """Run the command once and print a line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--slots", type=int, default=64)

@@ -1,4 +1,5 @@
-"""What a recorded run says of its model: splits, redraws, rewordings, answers, rows; counted for `search_yield`.
+"""Count what a recorded run says of its model's behaviour (splits, redraws, rewordings, answers, rows), for
+`search_yield`.
 
 A reading is a finished run of mcts-trajectories. With a recording of its requests and replies (a JSON object a line:
 `request`, `reply`; gzipped or not) the replies are counted, too: calls by purpose, usable wordings. Without one, all
@@ -67,7 +68,7 @@ _PER_TRY = 1000
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One of the recording."""
+    """One recorded model call: its request and its reply."""
 
     purpose: str
     prompt: str
@@ -75,7 +76,7 @@ class Call:
 
 
 def main() -> None:
-    """Count, print, write."""
+    """Count the runs that the options name, print the counts and write them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="what the counts are kept under")
     parser.add_argument("--source", required=True, help="what was recorded, in words")
@@ -112,10 +113,10 @@ def main() -> None:
 def count_run(
     folder: Path, calls: Sequence[Call], wordings: int, config: MctsRunConfig, stated: Sequence[str]
 ) -> dict[str, Any]:
-    """What a run says, as `rehearsal.counted.RecordedRun` has it.
+    """Return what a run says of its model, as a `rehearsal.counted.RecordedRun`.
 
-    `wordings`: asked for in a reply. `config`: by which its rows are made today. `stated`: mistakes that a reader found
-    in the passages.
+    `wordings` is how many were asked for in a reply, `config` the settings by which its rows are made today, `stated`
+    the mistakes that a reader found in the passages.
     """
     trees = list(read_rows(sorted(folder.glob("trees/*.parquet")), SearchTree))
     questions = {q.id: q for q in read_rows(sorted(folder.glob("inputs/*.parquet")), Question)}

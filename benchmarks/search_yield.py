@@ -1,4 +1,5 @@
-"""What the presets' searches yield with a model that behaves as was counted, and rejection sampling with as many calls.
+"""Simulate what the presets' tree searches yield with a model of measured behaviour, and what rejection sampling yields
+with as many calls.
 
 No model is asked. Questions, passages and replies are made up (`rehearsal.world`); how often a search finds its
 passage, a wording loses it, a split is right, an answer is right and a repeated draw differs is counted from recorded
@@ -51,7 +52,7 @@ _NEVER_SETTLED = 1000
 
 
 def main() -> None:
-    """Search and print the tables."""
+    """Simulate the searches and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--presets", nargs="+", default=PRESETS)
     parser.add_argument("--p", type=float, nargs="*", default=[0.8, 0.9, 0.95], help="shares of right first answers")
@@ -76,7 +77,7 @@ def main() -> None:
 
 
 def read_preset(name: str, changes: Sequence[str] = ()) -> MctsRunConfig:
-    """A shipped preset, with other numbers of its search."""
+    """Return a shipped preset with some numbers of its search changed."""
     config = read_config(MctsRunConfig, load_preset(name, "mcts_trajectories"), source=name)
     changed = {field: int(number) for field, _, number in (change.partition("=") for change in changes)}
     search = replace(config.generator.search, **changed)
@@ -84,14 +85,16 @@ def read_preset(name: str, changes: Sequence[str] = ()) -> MctsRunConfig:
 
 
 def usual_hops(count: int) -> list[int]:
-    """Two, three and four hops in turn."""
+    """Return the hop counts of `count` questions: two, three and four in turn."""
     return [2 + number % 3 for number in range(count)]
 
 
 async def search_all(
     config: MctsRunConfig, behaviour: Behaviour, hops: Sequence[int], seed: int | str, *, sampled: bool = False
 ) -> tuple[Yield, Yield]:
-    """What the searches of questions of so many hops gave, and rejection sampling with as many calls."""
+    """Return what searching questions with these numbers of hops yielded, and what rejection sampling yielded with as
+    many calls.
+    """
     searched, drawn = Yield(), Yield()
     for number, of_one in enumerate(hops):
         question = make_question(number, seed, of_one, behaviour)
@@ -169,7 +172,7 @@ def _share(some: int, of: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A recorded run, and the world that is to foretell it: counted in others."""
+    """A recorded run, and a simulation of it by the behaviour counted in other runs."""
 
     name: str
     config: MctsRunConfig
@@ -178,16 +181,16 @@ class Check:
 
     @property
     def hops(self) -> list[int]:
-        """Of the recorded questions."""
+        """Return the number of hops of each recorded question."""
         return [hop for hop, number in self.outcome.hops.items() for _ in range(number)]
 
     def recorded(self, value: Callable[[Outcome], float]) -> float:
-        """A sum of the recorded run, for each question."""
+        """Return a value's mean over the recorded questions."""
         return value(self.outcome) / self.outcome.questions
 
 
 def checks() -> list[Check]:
-    """Each recorded run of a strong model by what was counted in the others of its kind."""
+    """Return a check for each recorded run of a strong model, each predicted from the other runs of its kind."""
     runs = [
         (model, number) for model in ("strong", "strong_corpus") for number in range(len(read_counted(model).readings))
     ]
@@ -210,8 +213,9 @@ def _check(model: str, number: int) -> Check:
 
 
 def foretell(check: Check, questions: int, sets: int, seed: int) -> tuple[Yield, list[Yield]]:
-    """So many questions with the hops of the recorded ones in the world as counted; and sets of as many questions as
-    were recorded, each in a world that the counts allow for."""
+    """Predict a recorded run: the yield over `questions` simulated questions with its hops, and the yields of `sets`
+    samples of the recorded size, each with a behaviour drawn from the counts' uncertainty.
+    """
     rng = random.Random(seed)
     searched, _ = asyncio.run(search_all(check.config, check.behaviour, rng.choices(check.hops, k=questions), seed))
     of_sets = []
@@ -223,7 +227,7 @@ def foretell(check: Check, questions: int, sets: int, seed: int) -> tuple[Yield,
 
 
 def draw_behaviour(behaviour: Behaviour, rng: random.Random) -> Behaviour:
-    """A behaviour by which these counts may have come about, each share drawn by itself (Jeffreys' posterior)."""
+    """Draw a behaviour from the uncertainty of these counts, each share by itself (Jeffreys' posterior)."""
     shares = {each.name: getattr(behaviour, each.name) for each in fields(Behaviour)}
     drawn = {name: rng.betavariate(some + 0.5, of - some + 0.5) for name, (some, of) in shares.items() if of}
     return with_shares(behaviour, **drawn)
@@ -260,7 +264,7 @@ def _print_checks(questions: int, sets: int, seed: int) -> None:
 
 
 def within(of_sets: Sequence[Yield], value: Callable[[Yield], float]) -> tuple[float, float]:
-    """Between which values, for each question, nine of ten sets lie."""
+    """Return the values, per question, between which nine of ten sets lie."""
     values = sorted(value(each) / each.questions for each in of_sets)
     cut = len(values) // 20
     return values[cut], values[-1 - cut]

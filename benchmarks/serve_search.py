@@ -1,4 +1,4 @@
-"""What `trailforge serve-search` answers, and how long an agent's event loop waits meanwhile: over BM25, on loopback.
+"""Measure the throughput of `trailforge serve-search` over BM25 on loopback, and how long an agent's event loop waits.
 
 Synthetic passages of 100 words by Zipf's law, no query twice, nothing cached. The agents share a process and its event
 loop, the server has another. `lag` is how late a timer of the agents' loop comes, first while nothing is asked. Batches
@@ -30,7 +30,7 @@ _PROBE_S = 0.01
 
 @dataclass
 class Run:
-    """What was measured."""
+    """What was measured in one run of the server."""
 
     queries: int = 0
     seconds: float = 0.0
@@ -41,7 +41,7 @@ class Run:
 
 
 def main() -> None:
-    """Build, serve, measure; a table in Markdown."""
+    """Build, serve and measure; prints a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--passages", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each row")

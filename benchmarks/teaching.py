@@ -1,4 +1,4 @@
-"""Does the data teach? Agents trained on correct rows, on rows that mend a mistake too, and on a control, compared.
+"""Measure whether the data teaches: agents trained on correct rows, on rows that also mend mistakes, and on a control.
 
 A world is made (`trailforge world`), rows of it by a scripted model that errs (`trailforge mcts-trajectories`, all
 filters on), training sets of these, a small model is trained on each for equally many trained tokens (`trailforge train
@@ -134,7 +134,7 @@ BAND, ATTEMPTS = "0.1..0.7", 8
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How much of everything."""
+    """Sizes of the experiment: entities, questions, trained tokens, and the base model."""
 
     entities: int = 800
     """Of each kind, in the graph of a world."""
@@ -146,7 +146,7 @@ class Scale:
 
 
 def trailforge(*words: object, log: Path) -> None:
-    """Run a command of the product on one core; its output goes to a file. Raises where it fails."""
+    """Run a `trailforge` command on one core, with its output in a file. Raises an exception when the command fails."""
     environment = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **os.environ, "TOKENIZERS_PARALLELISM": "false"}
     with log.open("a") as out:
         command = [sys.executable, "-m", "trailforge", *map(str, words)]
@@ -156,7 +156,7 @@ def trailforge(*words: object, log: Path) -> None:
 
 
 def make_world(folder: Path, scale: Scale, seed: int, *, for_base: bool = False) -> Path:
-    """A graph and a world over it, in `folder`/graph and `folder`/world."""
+    """Make a graph and a world over it, in `folder`/graph and `folder`/world; returns the world's folder."""
     world, log = folder / "world", folder / "log.txt"
     if not world.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -174,7 +174,7 @@ def make_world(folder: Path, scale: Scale, seed: int, *, for_base: bool = False)
 
 
 def make_rows(folder: Path, questions: Path, corpus: Path, model: str = "", own_preset: str = "") -> Path:
-    """The run whose rows teach; `model`: URL of a server, in the place of the scripted one."""
+    """Make the run whose rows are trained on; `model` is the URL of a server that replaces the scripted model."""
     run, preset = folder / "rows", own_preset or folder / "rows.yaml"
     if not (run / MANIFEST).exists():
         if isinstance(preset, Path):
@@ -187,7 +187,7 @@ def make_rows(folder: Path, questions: Path, corpus: Path, model: str = "", own_
 
 
 def make_sets(folder: Path, run: Path, seed: int, arms: Sequence[str]) -> dict[str, Path]:
-    """A training set for each of these arms, and for those that they are made of."""
+    """Make a training set for each of these arms and for those that they derive from; returns folders by arm."""
     sets = {arm: folder / "sets" / arm for arm in ARMS}
     wanted = {*arms} | {"B"} | ({"H"} if "I" in arms else set())
     options: dict[str, tuple[object, ...]] = {
@@ -214,7 +214,7 @@ def make_sets(folder: Path, run: Path, seed: int, arms: Sequence[str]) -> dict[s
 
 
 def measure_questions(folder: Path) -> None:
-    """What an agent that was fixed before makes of a world's training questions, as an evaluation."""
+    """Write an evaluation in which an agent that was fixed beforehand answers a world's training questions."""
     if not (folder / "measured").exists():
         world, agent = WorldFolder(folder / "world"), AGENTS["weak"]
         played = [agent.play(world, each, number) for each in world.questions() for number in range(ATTEMPTS)]
@@ -222,7 +222,7 @@ def measure_questions(folder: Path) -> None:
 
 
 def write_changed(source: Path, out: Path, change: Callable[[list[SftRow]], list[SftRow]]) -> None:
-    """A training set with other rows for supervised training, and nothing else."""
+    """Copy a training set, with its rows for supervised training replaced by `change` of them."""
     manifest = open_set(source).manifest
     path = out / "sft" / "train" / "part-00000.parquet"
     path.parent.mkdir(parents=True)
@@ -234,7 +234,7 @@ def write_changed(source: Path, out: Path, change: Callable[[list[SftRow]], list
 
 @dataclass(frozen=True, kw_only=True)
 class Amount:
-    """What an arm is trained on."""
+    """How much an arm is trained: rows, steps and tokens."""
 
     rows: int
     kinds: dict[str, int]
@@ -244,7 +244,7 @@ class Amount:
 
 
 def amount_of(training_set: Path, base: Path | str, preset: Path | str, trained_tokens: int) -> Amount:
-    """As many optimizer steps as come nearest to so many trained tokens; the mean over a set's rows is taken."""
+    """Return how many optimizer steps come nearest to this number of trained tokens, by the mean length of a row."""
     from collections import Counter
 
     from trailforge.training.config import load_train_preset
@@ -269,7 +269,7 @@ def amount_of(training_set: Path, base: Path | str, preset: Path | str, trained_
 
 
 def run_sft(options: argparse.Namespace, scale: Scale) -> None:
-    """Worlds, rows, arms and episodes; seeds side by side, one core each."""
+    """Make worlds, rows, arms and episodes; seeds run in parallel, one core each."""
     out: Path = options.out
     out.mkdir(parents=True, exist_ok=True)
     base = options.base_model
@@ -290,7 +290,7 @@ def run_sft(options: argparse.Namespace, scale: Scale) -> None:
 
 
 def run_seed(options: argparse.Namespace, scale: Scale, base: Path | str, seed: int) -> tuple[str, Any]:
-    """One world: its arms, trained and evaluated; what was trained, and which questions mislead."""
+    """Make one seed's world, train and evaluate its arms; returns what was trained and which questions mislead."""
     folder = options.out / f"seed-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
     if options.questions:
@@ -314,7 +314,7 @@ def run_seed(options: argparse.Namespace, scale: Scale, base: Path | str, seed: 
 def run_arm(
     options: argparse.Namespace, folder: Path, arm: str, inputs: tuple[Path, Any, Any, Path, Path], seed: int
 ) -> dict[str, Any]:
-    """An arm, trained and evaluated once; what it was trained on, and how long that took."""
+    """Train and evaluate one arm; returns what it was trained on and how long that took."""
     training_set, base, preset, test, corpus = inputs
     done, trained = folder / f"{arm}.json", folder / "trained" / arm
     if not done.exists():
@@ -333,7 +333,7 @@ def run_arm(
 
 
 def evaluate(options: argparse.Namespace, folder: Path, model: Path, test: Path, corpus: Path, out: Path) -> None:
-    """Episodes on the test questions, greedy ones unless an evaluation's preset says otherwise."""
+    """Let a trained model answer the test questions, greedily unless an evaluation's preset says otherwise."""
     preset = options.evaluation_preset or folder / "evaluation.yaml"
     if isinstance(preset, Path):
         preset.write_text(EVALUATION_PRESET, encoding="utf-8")
@@ -343,7 +343,7 @@ def evaluate(options: argparse.Namespace, folder: Path, model: Path, test: Path,
 
 
 def keep(evaluated: Path, world: str, arm: str) -> None:
-    """The episodes as they are stored: without the rules, which all have, and without clocks."""
+    """Copy an evaluation's episodes to where the report finds them, without rules that all share and without times."""
     rows = []
     for row in sorted(read_episodes(evaluated), key=lambda each: each.question_id):
         searches = tuple(replace(each, seconds=0.0) for each in row.searches)
@@ -355,7 +355,7 @@ def keep(evaluated: Path, world: str, arm: str) -> None:
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("sft", "grpo"):
@@ -385,7 +385,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    """One of the three commands."""
+    """Run the command that was named: sft, grpo or report."""
     options = parse()
     if options.command == "report":
         write_report()

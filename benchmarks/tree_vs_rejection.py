@@ -1,7 +1,7 @@
 """Tree search against plain rejection sampling with the same number of model calls, question by question.
 
 Rejection sampling: one plan (the policy's first split, until nothing can be split further), whole trajectories sampled
-on it with every answer drawn anew, the correct ones kept. It may make as many calls as the search of that question did.
+on it with every answer drawn again, the correct ones kept. It may make as many calls as the search of that question.
 Both sides go through the same filters; the kept rows are all different.
 
     make bench B=tree_vs_rejection ARGS="--run datasets_out/musique100"
@@ -106,7 +106,7 @@ async def _sample_all(folder: Path, config: MctsRunConfig, ledger: Path, in_flig
 
 
 class Baseline:
-    """What rejection sampling got out of one question."""
+    """What rejection sampling yielded on one question."""
 
     def __init__(self, calls: int, rollouts: int, correct: int, rows: list[Trajectory]) -> None:
         self.calls, self.rollouts, self.correct, self.rows = calls, rollouts, correct, rows
@@ -139,7 +139,7 @@ async def _sample(question: Question, context: Context, config: MctsRunConfig, b
 
 
 async def draw_plan(question: Question, policy: Policy, max_sub_questions: int) -> Plan:
-    """The first split of everything that can be split, one at a time."""
+    """Return the policy's plan: everything that can be split is split once, one after the other."""
     plan, position = Plan(sub_questions=(question.question,)), 0
     while position < len(plan) < max_sub_questions:
         sub_question = plan.sub_questions[position]
@@ -155,7 +155,9 @@ async def draw_plan(question: Question, policy: Policy, max_sub_questions: int) 
 
 
 def as_tree(question: Question, plans: list[Plan], rollouts: list[Rollout]) -> SearchTree:
-    """Plans and their rollouts as a tree without splits: what makes rows of trees makes them of these, too."""
+    """Return plans and their rollouts as a tree without splits, so that the code that makes rows of trees makes them of
+    these.
+    """
     nodes = []
     for number, plan in enumerate(plans):
         rewards = [r.reward for r in rollouts if r.node == number]

@@ -1,4 +1,4 @@
-"""A world of a graph: how long it takes, and what who makes no mistake, who guesses, and who searches once get of it.
+"""Measure how long making a world from a graph takes, and how well perfect, guessing and search-once agents do in it.
 
 *Perfect*: a scripted agent that follows the gold hops by BM25, takes the first passage where it is about what was asked
 for, and else searches again in the other words that the world names. *First passage*: the same, but it believes what
@@ -27,7 +27,7 @@ SAMPLE = Path(__file__).resolve().parents[1] / "sample_data" / "kg"
 
 
 def main() -> None:
-    """Make a world, and let four kinds of agents answer it."""
+    """Make a world, let the four kinds of agents answer its questions, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kg", type=Path, help="folder that `kg build` made (default: the sample graph)")
     parser.add_argument("--questions", type=int, default=1000)

@@ -1,4 +1,4 @@
-"""`trailforge audit`: find which questions can be answered from what is searched, and why others cannot."""
+"""`trailforge audit`: find which questions can be answered from a corpus or index, and why others cannot."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def apply(
     folder: RunFolder,
     out: Annotated[Path, typer.Option(help="Folder of the curated data set; must not exist or be empty.")],
 ) -> None:
-    """Build the curated data set: rejected rows removed, fixes applied, with its own manifest and books."""
+    """Build the curated data set: rejected rows removed, fixes applied, with its own manifest and counts."""
     from trailforge.curation import LOG, apply_rulings, merge, of_run, read_decisions
     from trailforge.pipelines.engine import sha256_of
 
@@ -196,7 +196,7 @@ def stats(folder: RunFolder) -> None:
 
     from trailforge.curation import (
         between_people,
-        collect_stances,
+        latest_decisions,
         merge,
         of_run,
         read_decisions,
@@ -208,7 +208,7 @@ def stats(folder: RunFolder) -> None:
     settings, console = _settings(folder), Console(highlight=False)
     decisions = read_decisions(folder)
     of_this = of_run(decisions, settings.run_id)
-    merged, stances = merge(of_this), collect_stances(of_this)
+    merged, stances = merge(of_this), latest_decisions(of_this)
     console.print(_progress(folder, merged))
     people = Table("who", "of accepted rows", "accepted too", "of rejected rows", "rejected too")
     for each in with_filters(stances):
@@ -242,7 +242,7 @@ def guide(
     ] = None,
 ) -> None:
     """Check curation.yaml, and show which reasons it names and how many rows are whose, and decided."""
-    from trailforge.curation import collect_stances, find_guide, of_run, read_decisions, read_guide
+    from trailforge.curation import find_guide, latest_decisions, of_run, read_decisions, read_guide
     from trailforge.inspector import shares_of
     from trailforge.pipelines import decidable
     from trailforge.pipelines.runs import open_run
@@ -251,7 +251,7 @@ def guide(
     run, path, tables = open_run(folder), find_guide(folder, guide), decidable(settings.dataset)
     read = read_guide(path, tables)
     print(path or "no curation.yaml: the reasons that come with the page, and everybody decides on whatever they like")
-    stances = collect_stances(of_run(read_decisions(folder), settings.run_id))
+    stances = latest_decisions(of_run(read_decisions(folder), settings.run_id))
     for table in (name for name in tables if name in run.tables):
         print(visible(f"{table}: {'; '.join(read.of(table).reasons)}"))
         for who, (alone, shared) in shares_of(run, table, read.of(table)).items():
@@ -284,7 +284,8 @@ def _matched(folder: Path, settings: Any, pattern: RefusedPattern) -> list[str]:
     record = dataset_of(settings).inputs.record
     if pattern.field not in pattern_fields(record):
         raise InvalidInput(
-            f"sources of {settings.dataset} have {', '.join(pattern_fields(record))}", field=pattern.field
+            f"no such field; sources of {settings.dataset} have {', '.join(pattern_fields(record))}",
+            field=pattern.field,
         )
     compile_pattern(pattern.pattern)
     rows = read_rows([folder / shard.input for shard in settings.shards], record)
@@ -338,9 +339,9 @@ def _row(folder: Path, dataset: str, uid: str, wanted: str = "") -> tuple[str, d
 
 def _decided(folder: Path, settings: Any, uid: str, who: str) -> tuple[str, dict[str, Any]]:
     """Table and row on which somebody decided: what is in the log can be taken back even if its row is not there."""
-    from trailforge.curation import collect_stances, of_run, read_decisions
+    from trailforge.curation import latest_decisions, of_run, read_decisions
 
-    said = collect_stances(of_run(read_decisions(folder), settings.run_id))
+    said = latest_decisions(of_run(read_decisions(folder), settings.run_id))
     table = next((each.table for each in said if (each.uid, each.who) == (uid, who)), None)
     if table is None:
         raise InvalidInput(f"{who} decided nothing on a row {uid} that could be taken back", file=folder)

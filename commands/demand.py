@@ -47,7 +47,7 @@ def demand(
     kept: _Kept = None,
     give_back: _GiveBack = None,
 ) -> None:
-    """Turn what an agent fails at in an evaluation into quotas for kg-questions, world and data sets of questions."""
+    """Turn an agent's failures in an evaluation into quotas of questions for later runs and worlds."""
     from trailforge.evaluation.results import (
         build_demand,
         demand_band,
@@ -60,9 +60,9 @@ def demand(
     from trailforge.pipelines.sources import write_demand
 
     if kept is not None and pass_rate is None:
-        raise InvalidInput("holds the questions in a band: give --pass-rate", field="--kept")
+        raise InvalidInput("holds the questions in a band: give the band, --pass-rate", field="--kept")
     if give_back is not None and pass_rate is None:
-        raise InvalidInput("caps what a band gives back: give --pass-rate", field="--give-back")
+        raise InvalidInput("caps the questions outside of a band: give it, --pass-rate", field="--give-back")
     keys = _keys(by)
     measured, episodes = read_attempts(evaluation, cell)
     asked = _asked(questions, columns)

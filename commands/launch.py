@@ -75,7 +75,9 @@ def slurm(
     submit: _Submit = False,
     print_files: _Print = False,
 ) -> None:
-    """A job of Slurm, which goes on in the next allocation when its time ends."""
+    """Write a Slurm job for a command, and submit it if asked; the job continues in the next allocation when its time
+    ends.
+    """
     _launch(context, "slurm", command, settings, into, submit, print_files)
 
 
@@ -91,7 +93,9 @@ def k8s(
     submit: _Submit = False,
     print_files: _Print = False,
 ) -> None:
-    """Objects of Kubernetes: a Job that goes on in another pod when one is lost, and what it needs around it."""
+    """Write Kubernetes objects for a command: a Job that continues in another pod when one is lost, and what it needs
+    around it.
+    """
     _launch(context, "k8s", command, settings, into, submit, print_files)
 
 
@@ -161,7 +165,7 @@ def _read_command(context: typer.Context, words: list[str]) -> dict[str, Any]:
     given: dict[str, Any] = command.make_context(" ".join(words[: len(words) - len(rest)]), rest).params
     for name in ("dry_run", "preview", "launcher", "launch", "print_files"):
         if given.get(name):
-            raise InvalidInput("has no place in what is launched", field=f"--{name.replace('_', '-')}")
+            raise InvalidInput("cannot be used in what is launched; leave it out", field=f"--{name.replace('_', '-')}")
     if given.get("redo"):
         raise InvalidInput("each start of what is launched would ask, and pay, again: run it by hand", field="--redo")
     return given
@@ -211,7 +215,9 @@ def _dataset_of(command: str) -> DataSet:
 def launch_elsewhere(
     context: typer.Context, launcher: LauncherName | None, launch: Path | None, print_files: bool, out: Path
 ) -> bool:
-    """Hand the command to a launcher, or print its files, and return whether that leaves nothing to do here."""
+    """Hand the command to a launcher (Slurm or Kubernetes) or print its files; returns True when nothing is left to run
+    here.
+    """
     if launcher is None:
         if launch is not None or print_files:
             raise InvalidInput("--launch and --print want a --launcher", field="launcher")

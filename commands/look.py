@@ -101,7 +101,9 @@ def show(
     from trailforge.inspector import is_training, show_evaluation, show_rows, show_training
 
     if graphml is not None and (is_evaluation(folder) or is_training(folder) or count > 1):
-        raise InvalidInput("writes the plan or the tree of one row of a run", field="--graphml")
+        raise InvalidInput(
+            "writes the plan or the tree of one row of a run; give a run and --id of a row", field="--graphml"
+        )
     if search and (is_evaluation(folder) or is_training(folder)):
         raise InvalidInput("searches rows of a run; of episodes take --id or --kind", field="--search")
     if is_evaluation(folder):
@@ -219,7 +221,7 @@ def _export(folder: Path, out: Path, most: int) -> None:
 
 
 def verify(folder: RunFolder) -> None:
-    """Check a finished run: schemas, books and hashes; recompute every filter and reward from the rows."""
+    """Check a finished run: schemas, counts and hashes; recompute every filter and reward from the rows."""
     from trailforge.pipelines.runs import verify_run
 
     report = verify_run(folder)

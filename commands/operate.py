@@ -318,7 +318,7 @@ def restore_command(
     out: Annotated[Path, typer.Option(help="Folder to restore into; new, or empty.")],
     prefect: _Prefect = None,
 ) -> None:
-    """Bring a backup back, each file held against its hash."""
+    """Restore a backup into a new folder, checking the hash of each file."""
     from trailforge.flows import restore
     from trailforge.pipelines.engine import count_shown
 

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Command-line options that several commands share."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ DemandFile = Annotated[
 
 
 class Redo(StrEnum):
-    """Which stored replies are asked for again."""
+    """The replies in a ledger that are to be asked for again: choices of `--redo`."""
 
     TRUNCATED = "truncated"
     REFUSED = "refused"
 
 
 class ThoughtsPlace(StrEnum):
-    """Where a model's thoughts stand: in a field of their own, or in the reply's text."""
+    """The place of a model's thoughts: a field of its own in the reply, or the reply's text."""
 
     SEPARATE = "separate"
     INLINE = "inline"
@@ -178,7 +178,7 @@ ServerSeed = Annotated[int, typer.Option(help="Seed of the model's sampling.")]
 
 @dataclass(frozen=True, slots=True)
 class ModelServer:
-    """A served model, and what its calls may cost."""
+    """A served model as the options describe it: URL, name, prices and caps on cost."""
 
     config: ModelConfig
     has_prices: bool
@@ -198,7 +198,9 @@ class ModelServer:
         parameters: str = "",
         preset: ModelConfig | None = None,
     ) -> ModelServer | None:
-        """Return the server that the options describe, over a preset's model; None where neither has a URL."""
+        """Return the model server that the options describe, with the preset's model as default; None where neither
+        gives a URL.
+        """
         from trailforge.inference import Caps, Prices
         from trailforge.inference.provider import check_server_url
         from trailforge.pipelines.runs import ModelConfig
@@ -220,7 +222,7 @@ class ModelServer:
 
 
 def check_cost_cap(max_cost: float | None, has_prices: bool) -> None:
-    """Raises `typer.BadParameter` for a cap on the cost of calls whose prices are not known."""
+    """Raise `typer.BadParameter` for a cap on the cost of calls when no prices are given."""
     if max_cost is not None and not has_prices:
         raise typer.BadParameter("--max-cost caps nothing without --prices", param_hint="--max-cost")
 
@@ -247,8 +249,9 @@ def check_training_set(folder: Path) -> None:
 
 
 def read_prices(text: str) -> dict[str, Any]:
-    """Read prices per million tokens of prompts, of completions and, where it is given, of cached prompts: fields of a
-    model."""
+    """Read prices in dollars per million tokens of prompts, of completions and, if given, of cached prompts; returns
+    fields of a model.
+    """
     names = ("prompt_price_per_million", "completion_price_per_million", "cached_price_per_million")
     try:
         numbers = [float(each) for each in text.split(",")]
@@ -261,20 +264,22 @@ def read_prices(text: str) -> dict[str, Any]:
 
 
 def prices_of(server: ModelServer | None) -> Prices | None:
-    """Return the prices that were given, or None."""
+    """Return the prices that the options give for a server's calls, or None."""
     return server.config.prices if server and server.has_prices else None
 
 
 @contextlib.asynccontextmanager
 async def ask_server(server: ModelServer | None, folder: Path) -> AsyncIterator[Asker | None]:
-    """Open the asker of a model, with its ledger beside the index. It fails at once when the server is not there."""
+    """Open a client for a model, with the ledger of its replies beside the index. Fails at once when the server does
+    not answer.
+    """
     async with open_asker(server, folder.with_name(f"{folder.name}.ledger.sqlite"), run=folder.name) as asker:
         yield asker
 
 
 @contextlib.asynccontextmanager
 async def open_asker(server: ModelServer | None, file: Path, *, run: str) -> AsyncIterator[Asker | None]:
-    """Open the asker of a model, with its ledger in `file`; None without a server."""
+    """Open a client for a model, with the ledger of its replies in `file`; gives None without a server."""
     if server is None:
         yield None
         return
@@ -305,15 +310,16 @@ def read_settings(record: type[T], path: Path | None) -> T:
     except yaml.YAMLError as error:
         raise InvalidInput(f"not valid YAML: {str(error).splitlines()[0]}", file=path) from error
     if not isinstance(content, dict):
-        raise InvalidInput("expected a mapping of settings", file=path)
+        raise InvalidInput("expected a mapping of settings, one `name: value` a line", file=path)
     with located(file=path):
         return from_dict(record, content)
 
 
 def documents_of(corpus: Path, columns: str | None = None) -> Iterator[Document]:
-    """Read a corpus in any of its shapes. Raises `InvalidInput` for any other file, sometimes only while it is read.
+    """Read a corpus in any supported file format.
 
-    `columns`: a column map, of passages or, with a field that only they have, of questions that bring paragraphs.
+    `columns` maps column names to fields of passages, or of questions whose paragraphs are the corpus. Raises
+    `InvalidInput` for any other file, sometimes only while it is read.
     """
     from trailforge.pipelines.runs import MANIFEST
     from trailforge.pipelines.sources import holds_questions, jsonl, read_paragraphs

@@ -50,10 +50,8 @@ _EPILOG = """Examples:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command of every data set that declares one, and the one that fetches documents.
-
-    One that cannot be loaded takes no other command away: `load_dataset` says what is wrong when its runs are asked
-    for.
+    """Add the command of every data set that declares one, and the one that fetches documents. A data set that cannot
+    be loaded removes no other's command; `load_dataset` raises its error when it is used.
     """
     from trailforge.pipelines import dataset_names, load_dataset
 
@@ -193,7 +191,9 @@ def _request(dataset: DataSet, own: Mapping[str, Any], *, look: str, out: Path |
     from trailforge.flows import check_given, check_out
 
     if look and (given["redo"] or given["replace"]):
-        raise typer.BadParameter(f"changes a run that is there; {look} has none", param_hint="--redo, --replace")
+        raise typer.BadParameter(
+            f"changes an existing run, and {look} makes none; leave one of them out", param_hint="--redo, --replace"
+        )
     if out is None and not look:
         raise typer.BadParameter("needed, as the folder of the run", param_hint="--out")
     if out is not None:

@@ -1,4 +1,4 @@
-"""`trailforge sql` and `trailforge compact`: ask the tables of a run in SQL, and write them in few large files."""
+"""`trailforge sql` and `trailforge compact`: query the tables of a run in SQL, and rewrite them in few large files."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def sql(
     ] = "table",
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write there, and not to standard output.")] = None,
 ) -> None:
-    """Ask the tables of a run, or of a training set, in SQL. Nothing is changed by it."""
+    """Query the tables of a run, or of a training set, in SQL; nothing is changed."""
     from trailforge.pipelines.search import answer_sql, write_answer
 
     if out is not None and out.resolve().is_relative_to(folder.resolve()):
-        raise InvalidInput("lies in the folder that is asked; give a file elsewhere", file=out)
+        raise InvalidInput("lies in the folder that is queried; give a file elsewhere", file=out)
     count = write_answer(answer_sql(folder, query), form, out)
     if out is not None:
         print(f"{count:,} rows: {out}")

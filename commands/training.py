@@ -138,7 +138,7 @@ def train_offline(
     launch: _Launch = None,
     print_files: _Print = False,
 ) -> None:
-    """Train on rows as they stand: on conversations, or on pairs of them."""
+    """Train on rows as they are: on conversations, or on pairs of them."""
     if launch_elsewhere(context, launcher, launch, print_files, out):
         return
     check_packages(_TRAINERS, "a training")
@@ -193,7 +193,7 @@ def rl(
     launch: _Launch = None,
     print_files: _Print = False,
 ) -> None:
-    """Train on the questions in the preset's protocol: the agent searches, and is paid for its episodes."""
+    """Train by reinforcement learning: the agent searches for answers and is rewarded for each episode."""
     is_ours = engine != "verl" or launcher is not None
     if is_ours and launch_elsewhere(context, launcher, launch, print_files, out):
         return
@@ -246,7 +246,9 @@ def check(
     seed: _Seed = None,
     max_steps: _Steps = None,
 ) -> None:
-    """Ask a base model the set's held-out questions, train it (SFT), ask the trained one, and compare the two."""
+    """Check that a training set helps: a base model answers its held-out questions, is trained on it (SFT), answers
+    again, and both are compared.
+    """
     check_packages(_TRAINERS, "a training")
     check_training_set(training_set)
     from trailforge.commands.evaluate import PACKAGED, evaluate

@@ -1,4 +1,6 @@
-"""Record what people decide on rows, and apply it: the log, rulings, fixes, and the curated data set that follows."""
+"""Record people's decisions on rows (accept, reject, fix) in a log, and make the curated data set that follows from
+them.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -10,11 +12,11 @@ if TYPE_CHECKING:
     from trailforge.curation.agreement import with_filters as with_filters
     from trailforge.curation.apply import apply_rulings as apply_rulings
     from trailforge.curation.decisions import LOG as LOG
+    from trailforge.curation.decisions import LatestDecision as LatestDecision
     from trailforge.curation.decisions import Merged as Merged
-    from trailforge.curation.decisions import Stance as Stance
     from trailforge.curation.decisions import append as append
     from trailforge.curation.decisions import check_decision as check_decision
-    from trailforge.curation.decisions import collect_stances as collect_stances
+    from trailforge.curation.decisions import latest_decisions as latest_decisions
     from trailforge.curation.decisions import merge as merge
     from trailforge.curation.decisions import now as now
     from trailforge.curation.decisions import of_run as of_run
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from trailforge.curation.guide import TableGuide as TableGuide
     from trailforge.curation.guide import find_guide as find_guide
     from trailforge.curation.guide import read_guide as read_guide
-    from trailforge.curation.sources import tell_sources as tell_sources
+    from trailforge.curation.sources import with_source_hashes as with_source_hashes
     from trailforge.curation.verdicts import COPIES as COPIES
     from trailforge.curation.verdicts import append_pattern as append_pattern
     from trailforge.curation.verdicts import awaits_curation as awaits_curation

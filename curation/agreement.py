@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from trailforge.curation.decisions import Stance
+from trailforge.curation.decisions import LatestDecision
 
 REJECTED = "rejected"
 """Name of the table of the rows that filters rejected."""
@@ -56,8 +56,8 @@ class ReasonAgreement:
     agrees always."""
 
 
-def between_people(stances: Iterable[Stance]) -> list[PairAgreement]:
-    """The agreement of every two people with a row in common, sorted by their names."""
+def between_people(stances: Iterable[LatestDecision]) -> list[PairAgreement]:
+    """Return how far every two people agree who decided on a row in common, sorted by their names."""
     of_person: dict[str, dict[tuple[str, str], bool]] = defaultdict(dict)
     for each in stances:
         of_person[each.who][each.table, each.uid] = each.is_kept
@@ -71,9 +71,10 @@ def between_people(stances: Iterable[Stance]) -> list[PairAgreement]:
     return found
 
 
-def with_filters(stances: Iterable[Stance]) -> list[FilterAgreement]:
-    """The agreement of each person, sorted by name, with the filters: on rows of tables, which filters accepted, and
-    on those of `rejected/`."""
+def with_filters(stances: Iterable[LatestDecision]) -> list[FilterAgreement]:
+    """Return how far each person, sorted by name, agrees with the filters: on rows that the filters accepted (tables),
+    and on those that they rejected (`rejected/`).
+    """
     counts: dict[str, Counter[tuple[bool, bool]]] = defaultdict(Counter)
     for each in stances:
         counts[each.who][each.table != REJECTED, each.is_kept] += 1
@@ -89,8 +90,8 @@ def with_filters(stances: Iterable[Stance]) -> list[FilterAgreement]:
     ]
 
 
-def by_reason(stances: Iterable[Stance]) -> list[ReasonAgreement]:
-    """The agreement on each reason that somebody gave, the most frequent reason first."""
+def by_reason(stances: Iterable[LatestDecision]) -> list[ReasonAgreement]:
+    """Return how far people agree on each reason that somebody gave, the most frequent reason first."""
     of_row: dict[tuple[str, str], list[str]] = defaultdict(list)
     for each in sorted(stances, key=lambda each: each.who):
         of_row[each.table, each.uid].append(each.reason)

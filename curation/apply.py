@@ -1,7 +1,7 @@
 """Make a curated data set, a run's folder of its own, from a finished run and what people decided on its rows.
 
 It has the tables of the run without what was rejected and with what was fixed, `curated/`, which tells all changes,
-one more stage in its books, and the same inputs and receipts but for that. So all code that reads a run reads it,
+one more stage in its counts, and the same inputs and receipts but for that. So all code that reads a run reads it,
 and `pipelines.runs.verify` checks it against the run that it was made of. The same run and rulings give the same
 bytes.
 """
@@ -54,11 +54,11 @@ _STAGED = ".{name}.curating"
 
 
 def apply_rulings(folder: Path, out: Path, rulings: Sequence[Ruling], log: FileEntry) -> Manifest:
-    """Write the curated data set of a finished run to `out`, which must not exist or be empty.
+    """Write the curated data set of a finished run to `out`, which must not exist or be empty, and return its manifest.
 
-    `rulings` are on rows of this run; `log` is the file they come from. Until all is written nothing stands at `out`.
-    Raises `InvalidInput` for a run that is not finished or curated already, for rulings that say nothing, that people
-    cannot make, or that are on rows that are not there; `OutputError` when something is in the way.
+    `rulings` are the merged decisions on rows of this run; `log` describes the file they come from. Nothing stands at
+    `out` until all is written. Raises `InvalidInput` for a run that is not finished or is curated already, for rulings
+    that are empty, not allowed, or on rows that do not exist; `OutputError` when files are in the way.
     """
     manifest, settings = finished_run(folder)
     if is_curated(settings):

@@ -1,4 +1,5 @@
-"""Log what people decide on the rows of a run, append-only and beside its tables, and merge the log into what holds.
+"""Keep a log of people's decisions on the rows of a run, append-only and beside its tables, and merge it into one
+ruling a row.
 
 The log is `curation/decisions.jsonl`, one `Decision` a line; that of patterns (`curation.verdicts`) is alike. Several
 processes may append; a line that a killed one left half-written is passed over, and the next append removes it.
@@ -47,7 +48,7 @@ _TAIL = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stance:
+class LatestDecision:
     """The latest decision of one person on one row."""
 
     table: str
@@ -63,13 +64,13 @@ class Stance:
 
     @property
     def is_kept(self) -> bool:
-        """Whether this person keeps the row, fixed or as it is."""
+        """Tell whether this person keeps the row, fixed or as it is."""
         return self.action != "reject"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """A row on which people differ."""
+    """A row on which people's decisions differ."""
 
     table: str
     uid: str
@@ -81,15 +82,16 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """The merged decisions of all people: what holds for each row, by table and uid, and the rows on which people
-    differ."""
+    """The merged decisions of all people: the ruling on each row, by table and uid, and the rows on which people
+    differ.
+    """
 
     rulings: tuple[Ruling, ...]
     conflicts: tuple[Conflict, ...]
 
 
 def now() -> str:
-    """The present time, as `Decision.when` has it."""
+    """Return the present time in the format of `Decision.when`."""
     return datetime.now(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
@@ -102,20 +104,18 @@ def append(folder: Path, decisions: Sequence[Decision]) -> None:
 
 
 def read_decisions(path: Path, check: Callable[[Decision], Decision] | None = None) -> list[Decision]:
-    """The decisions of a log, in its order; none where there is no such file.
-
-    `path` is a log or the folder of a run. Raises `InvalidInput` naming the line that is no decision, or that
-    `check` refuses; only the last line may be half-written.
+    """Return the decisions of a log in its order; an empty list when there is no such file. `path` is a log or the
+    folder of a run. Raises `InvalidInput` naming the line that is no decision, or that `check` refuses; only the last
+    line may be half-written.
     """
     return read_records(path / LOG if path.is_dir() else path, Decision, check or check_decision)
 
 
 def take_in(folder: Path, run_id: str, logs: Sequence[Path]) -> tuple[list[Decision], int]:
-    """Copy into a run's log the decisions on the run that other logs have and it lacks; returns these, and how many
-    decisions were on other runs.
+    """Copy into a run's log the decisions on this run that other logs have and it lacks.
 
-    Each of `logs` is a log or the folder of a run. Raises `InvalidInput` as `read_decisions`, and for a path that is
-    not there; then nothing is written.
+    Each of `logs` is a log or the folder of a run. Returns the copied decisions, and how many decisions were on other
+    runs. Raises `InvalidInput` as `read_decisions` does, and for a path that does not exist; then nothing is written.
     """
     known, new, others = set(read_decisions(folder)), list[Decision](), 0
     for path in logs:
@@ -132,10 +132,9 @@ def take_in(folder: Path, run_id: str, logs: Sequence[Path]) -> tuple[list[Decis
     return new, others
 
 
-def collect_stances(decisions: Iterable[Decision]) -> list[Stance]:
-    """The latest decision of each person on each row, by table, uid and name.
-
-    Comments do not count, and a person who withdrew a decision has none.
+def latest_decisions(decisions: Iterable[Decision]) -> list[LatestDecision]:
+    """Return the latest decision of each person on each row, by table, uid and name. Comments do not count, and a
+    person who withdrew a decision has none.
     """
     words: dict[tuple[str, str, str], list[Decision]] = defaultdict(list)
     for each in sorted(decisions, key=lambda each: each.when):
@@ -147,21 +146,21 @@ def collect_stances(decisions: Iterable[Decision]) -> list[Stance]:
 
 
 def merge(decisions: Iterable[Decision]) -> Merged:
-    """Merge decisions into what holds for each row; see the module's rules."""
-    of_row: dict[tuple[str, str], list[Stance]] = defaultdict(list)
-    for stance in collect_stances(decisions):
+    """Merge decisions into one ruling a row, by the rules in the module's docstring."""
+    of_row: dict[tuple[str, str], list[LatestDecision]] = defaultdict(list)
+    for stance in latest_decisions(decisions):
         of_row[stance.table, stance.uid].append(stance)
     rulings = tuple(_ruling(stances) for stances in of_row.values())
     return Merged(rulings=rulings, conflicts=tuple(c for stances in of_row.values() for c in _conflicts(stances)))
 
 
 def of_run(decisions: Iterable[Decision], run_id: str) -> list[Decision]:
-    """The decisions on the rows of this run: another run may have been in the folder before."""
+    """Return the decisions on the rows of this run: the folder may have held another run before."""
     return [each for each in decisions if each.run_id == run_id]
 
 
 def check_decision(decision: Decision) -> Decision:
-    """Return the decision, when it says all that it has to. Raises `InvalidInput` when it does not."""
+    """Return the decision unchanged. Raises `InvalidInput` when a part that it needs is missing."""
     check_filled(decision, ("who", "uid", "table", "run_id", *_NEEDED.get(decision.action, ())))
     if decision.action == "fix":
         try:
@@ -185,8 +184,8 @@ def check_filled(record: object, names: Iterable[str]) -> None:
 
 
 def source_of(table: str, row: Mapping[str, Any]) -> str:
-    """The id of the question, document or path that a row was made of, for `Decision.source_id`; empty where that is
-    not one thing.
+    """Return the id of the question, document or path that a row was made of, for `Decision.source_id`; empty where
+    that is not one thing.
 
     Raises `InvalidInput` for a table that is not known.
     """
@@ -195,7 +194,7 @@ def source_of(table: str, row: Mapping[str, Any]) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _stance(words: Sequence[Decision]) -> Stance:
+def _stance(words: Sequence[Decision]) -> LatestDecision:
     """Of one person's words on one row, in the order of time."""
     last = words[-1]
     fixes: list[Fix] = []
@@ -205,7 +204,7 @@ def _stance(words: Sequence[Decision]) -> Stance:
         elif word.action == "reject":
             fixes.clear()
     action: RulingAction = "reject" if last.action == "reject" else "fix" if fixes else "accept"
-    return Stance(
+    return LatestDecision(
         table=last.table,
         uid=last.uid,
         who=last.who,
@@ -217,7 +216,7 @@ def _stance(words: Sequence[Decision]) -> Stance:
     )
 
 
-def _ruling(stances: Sequence[Stance]) -> Ruling:
+def _ruling(stances: Sequence[LatestDecision]) -> Ruling:
     in_time = sorted(stances, key=lambda each: (each.when, each.who))
     against = [each for each in in_time if not each.is_kept]
     given = sorted((fix for each in stances for fix in each.fixes), key=lambda fix: (fix.when, fix.who))
@@ -242,7 +241,7 @@ def _holding(fixes: Iterable[Fix]) -> tuple[Fix, ...]:
     return tuple(held[field] for field in sorted(held, key=lambda field: field.split(".")))
 
 
-def _conflicts(stances: Sequence[Stance]) -> Iterator[Conflict]:
+def _conflicts(stances: Sequence[LatestDecision]) -> Iterator[Conflict]:
     """Where those who decided on one row differ."""
     table, uid = stances[0].table, stances[0].uid
     if len({each.is_kept for each in stances}) > 1:
@@ -253,7 +252,7 @@ def _conflicts(stances: Sequence[Stance]) -> Iterator[Conflict]:
             yield Conflict(table=table, uid=uid, field=field, sides=tuple(values))
 
 
-def _wanted(stance: Stance, field: str) -> list[str]:
+def _wanted(stance: LatestDecision, field: str) -> list[str]:
     """What somebody's fix of a field, or else of the nearest thing that it is a part of, makes of it, as JSON.
 
     None without such a fix. Where the fixed thing has no such part, `null`.
@@ -319,7 +318,7 @@ def read_records(path: Path, record: type[T], checked: Callable[[T], T]) -> list
 
 
 def line_of(record: object) -> bytes:
-    """Encode a record as a line of a log. Raises `InvalidInput` as `append_records`."""
+    """Encode a record as a line of a log. Raises `InvalidInput` as `append_records` does."""
     text = json.dumps(to_dict(record), ensure_ascii=False) + "\n"
     try:
         line = text.encode()

@@ -1,4 +1,5 @@
-"""Read curation.yaml: for which reasons rows are rejected, what guides those who decide, and who decides on what.
+"""Read curation.yaml: the reasons for which rows may be rejected, guidance for the people who decide, and who decides
+on which rows.
 
 Each row of a table belongs to one annotator. A share of the rows, the overlap, belongs to several, so that agreement
 can be measured. Who a row belongs to follows from its uid and the names alone: the same for everybody, in whatever
@@ -35,7 +36,9 @@ _OF_ALL = (*_OF_A_TABLE, "annotators", "tables")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableGuide:
-    """What a guide says of the rows of one table."""
+    """What a guide says of one table: its reasons, its annotators, and the share of rows that several of them decide
+    on.
+    """
 
     reasons: tuple[str, ...] = DEFAULT_REASONS
     guidelines: str = ""
@@ -48,7 +51,7 @@ class TableGuide:
     """Names of those who decide on rows of the table; empty: whoever comes decides on whatever they like."""
 
     def people_for(self, table: str, uid: str) -> tuple[str, ...]:
-        """The annotators that a row belongs to, its owner first; empty where the guide names none."""
+        """Return the annotators whom a row belongs to, its owner first; empty where the guide names none."""
         ranked = sorted(self.annotators, key=lambda name: _draw(name, table, uid))
         return tuple(ranked[: self.people if self._is_shared(table, uid) else 1])
 
@@ -58,12 +61,12 @@ class TableGuide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurationGuide:
-    """All that curation.yaml says."""
+    """The content of a curation.yaml."""
 
     tables: Mapping[str, TableGuide] = field(default_factory=dict)
 
     def of(self, table: str) -> TableGuide:
-        """What holds for a table; for one that the guide was not read for, what holds without a guide."""
+        """Return what the guide says of a table, or the defaults for a table that it does not name."""
         return self.tables.get(table) or TableGuide()
 
 
@@ -73,8 +76,9 @@ def _draw(name: str, table: str, uid: str) -> int:
 
 
 def find_guide(folder: Path, given: Path | None = None) -> Path | None:
-    """The file that guides curation of a run: the given one, else curation.yaml in its folder or in the one around
-    it; None without one. Raises `InvalidInput` for a given file that is not there or no YAML by its name."""
+    """Return the file that guides curation of a run: the given one, or else curation.yaml in its folder or the one
+    above; None without one. Raises `InvalidInput` for a given file that does not exist or is not named as YAML.
+    """
     if given is not None:
         if not given.is_file():
             raise InvalidInput("no such file", file=given)
@@ -85,9 +89,8 @@ def find_guide(folder: Path, given: Path | None = None) -> Path | None:
 
 
 def read_guide(path: Path | None, tables: Collection[str]) -> CurationGuide:
-    """Read a guide; without a file the default one. `tables`: names of those on whose rows people can decide.
-
-    Raises `InvalidInput` naming the file and the field that is unknown or wrong.
+    """Read a guide from a file; without a file return the default one. `tables` are the names of tables on whose rows
+    people can decide. Raises `InvalidInput` naming the file and the field that is unknown or wrong.
     """
     if path is None:
         return CurationGuide()
@@ -159,7 +162,7 @@ def _texts(found: Any, path: Path, place: str) -> tuple[str, ...]:
 
 def _mapping(found: Any, path: Path, place: str) -> Mapping[str, Any]:
     if not isinstance(found, dict):
-        raise InvalidInput("expected a mapping", file=path, field=place)
+        raise InvalidInput("expected a mapping of names to values", file=path, field=place)
     return found
 
 

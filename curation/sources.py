@@ -15,9 +15,8 @@ from trailforge.pipelines.sources import hash_source
 from trailforge.schemas import Decision, OutputError, from_dict
 
 
-def tell_sources(folder: Path, decisions: Sequence[Decision]) -> list[Decision]:
-    """Add to decisions the hash of their source's content, where they lack it and the run in a folder has it.
-
+def with_source_hashes(folder: Path, decisions: Sequence[Decision]) -> list[Decision]:
+    """Return the decisions with the content hash of their source added, where they lack it and the run's folder has it.
     Only decisions on this run get one: another run that was in the folder may have had other inputs.
     """
     settings = _settings(folder)
@@ -38,9 +37,8 @@ def tell_sources(folder: Path, decisions: Sequence[Decision]) -> list[Decision]:
 
 
 def by_source(decisions: Iterable[Decision]) -> dict[str, list[Decision]]:
-    """Group decisions by the hash of their source's content, empty where it is not known.
-
-    A decision without that hash, such as one that takes back others, joins those on the same row that have it.
+    """Group decisions by the content hash of their source, empty where it is unknown. A decision without that hash,
+    such as one that withdraws others, joins those on the same row that have it.
     """
     decisions = list(decisions)
     known = {(each.run_id, each.table, each.uid): each.source_hash for each in decisions if each.source_hash}

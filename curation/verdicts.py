@@ -1,5 +1,4 @@
-"""Turn what people said of finished runs into what the next run does not make again, by the logs of `trailforge
-curate`.
+"""Read from the logs of `trailforge curate` which sources people refused, so that the next run does not use them again.
 
 Kinds of sources that people refuse stand in a log of their own: `curation/patterns.jsonl`, one `PatternDecision` a
 line. Each person's latest decision on a field and pattern counts; a pattern is refused as long as one person refuses
@@ -25,7 +24,7 @@ from trailforge.curation.decisions import (
     read_decisions,
     read_records,
 )
-from trailforge.curation.sources import by_source, tell_sources
+from trailforge.curation.sources import by_source, with_source_hashes
 from trailforge.pipelines import INPUTS
 from trailforge.pipelines.curated import source_column
 from trailforge.pipelines.engine import output_errors, sha256_of, write_atomically
@@ -48,11 +47,11 @@ COPIES = "verdicts"
 
 
 def refusals(verdicts: Sequence[Path]) -> Refusals:
-    """Read what these logs, or the logs in these folders of runs, refuse together; each log counts once.
+    """Read all refusals in these logs, or in the logs of these runs' folders; each log counts once.
 
-    What the source of a word says is in the word, or else in the run that its log lies in.
-    Raises `InvalidInput` for what is no log, for a folder without, for a pattern that is no regular expression, and for
-    a word of which it is not known what it refuses.
+    Raises `InvalidInput` for a file that is no log, a folder without one, a pattern that is no regular expression, and
+    a decision whose source is unknown. A source's content is stated in the decision, or else read from the run that
+    holds the log.
     """
     decisions: list[Decision] = []
     patterns: list[PatternDecision] = []
@@ -75,12 +74,12 @@ def refusals(verdicts: Sequence[Path]) -> Refusals:
 
 
 def copy_logs(verdicts: Iterable[str], folder: Path) -> tuple[FileEntry, ...]:
-    """Copy the logs that names and patterns of files or folders stand for into `folder`, in place of all that is there.
+    """Copy the decision logs that file names, folders or glob patterns stand for into `folder`, replacing what is
+    there.
 
-    A copy lies in no run, so each decision in it states what its source says. The paths returned are those that the
-    copies were made from; hashes and numbers of decisions are the copies'. A name has to have a log, as for
-    `refusals`; a pattern may have none yet, and leaves out the copies of other windows. Raises `InvalidInput` for a
-    log that cannot be read.
+    Each decision in a copy states its source's content, since a copy lies in no run. Returns an entry a copy: the
+    original's path, the copy's hash and number of decisions. A name must have a log; a pattern may match none, and
+    skips copies made for other windows. Raises `InvalidInput` for a log that cannot be read.
     """
     logs = list(dict.fromkeys(log for each in verdicts for log in _logs_called(each)))
     refusals(logs)
@@ -99,8 +98,7 @@ def copies(folder: Path) -> list[Path]:
 
 
 def awaits_curation(log: Path) -> bool:
-    """Whether a log has decisions that `trailforge curate apply` can apply; for a log that cannot be read, the
-    answer is yes."""
+    """Tell whether a log has decisions that `trailforge curate apply` can apply; True for a log that cannot be read."""
     try:
         return any(ruling.table != "rejected" for ruling in merge(read_decisions(log)).rulings)
     except InvalidInput:
@@ -109,13 +107,13 @@ def awaits_curation(log: Path) -> bool:
 
 def _read_told(log: Path) -> list[Decision]:
     """The words of a log, each with the hash of its source where the log or the run around it tells it."""
-    return tell_sources(log.parent.parent, read_decisions(log, _check_decision))
+    return with_source_hashes(log.parent.parent, read_decisions(log, _check_decision))
 
 
 def _copy_log(log: Path, target: Path) -> None:
     """Byte by byte, but for words that do not say what their source says, and whose run does."""
     words = read_decisions(log, _check_decision) if log.name == _NAMES[0] else []
-    told = tell_sources(log.parent.parent, words)
+    told = with_source_hashes(log.parent.parent, words)
     if told == words:
         shutil.copyfile(log, target)
     else:
@@ -155,8 +153,9 @@ def _logs_in(path: Path) -> list[Path]:
 
 
 def append_pattern(folder: Path, decision: PatternDecision) -> None:
-    """Write one decision on a pattern to the log of a run's folder. Raises as `append_records`, and when the
-    decision says too little."""
+    """Write one decision on a pattern to the log of a run's folder. Raises what `append_records` raises, and
+    `InvalidInput` when a part of the decision is missing.
+    """
     append_records(folder / PATTERNS_LOG, [checked_pattern(decision)])
 
 
@@ -167,13 +166,13 @@ def read_patterns(path: Path) -> list[PatternDecision]:
 
 
 def checked_pattern(decision: PatternDecision) -> PatternDecision:
-    """Return the decision, when it says all that it has to. Raises `InvalidInput` when it does not."""
+    """Return the decision unchanged. Raises `InvalidInput` when a part that it needs is missing."""
     check_filled(decision, ("who", "run_id", "pattern", *(["reason"] if decision.action == "refuse" else [])))
     return decision
 
 
 def refused_patterns(decisions: Iterable[PatternDecision]) -> tuple[RefusedPattern, ...]:
-    """The patterns that at least one person refuses, by field and pattern."""
+    """Return the patterns that at least one person refuses, sorted by field and pattern."""
     latest: dict[tuple[str, str], dict[str, PatternDecision]] = defaultdict(dict)
     for each in sorted(decisions, key=lambda each: each.when):
         latest[each.field, each.pattern][each.who] = each

@@ -1,5 +1,4 @@
-"""The building of back ends that an evaluation names and does not have yet, and the model that is asked where one asks
-a model.
+"""Build the back ends that an evaluation names and does not have yet, with the language model that some of them call.
 
 built = read_build("hippo_rag", {})                  the index preset of that name, else the back end alone
 async with IndexWriter(...).asking() as asker:       with the evaluation's own ledger and caps
@@ -25,14 +24,13 @@ from trailforge.schemas import InvalidInput
 
 
 def buildable() -> tuple[str, ...]:
-    """List what can be built by its name alone: back ends, and the methods that index presets build."""
+    """Return the names of what can be built by name alone: back ends, and the methods that index presets build."""
     return tuple(dict.fromkeys((*BACKENDS, *index_preset_names())))
 
 
 def read_build(name: str, options: Mapping[str, Any]) -> IndexConfig:
-    """Return how an index of this name, or one by a preset's file, is built, with these numbers over its own.
-
-    Raises `InvalidInput` for numbers that its back end does not have.
+    """Return the settings of an index that is given by name or by a preset's file, with `options` over its own. Raises
+    `InvalidInput` for options that its back end does not have.
     """
     named = name in index_preset_names() or name not in BACKENDS
     config = read_index_preset(name) if named else IndexConfig(backend=name)
@@ -41,7 +39,7 @@ def read_build(name: str, options: Mapping[str, Any]) -> IndexConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexWriter:
-    """The model that back ends ask, while they are built and searched."""
+    """The language model that back ends call while they are built and searched: its server, its ledger and its caps."""
 
     folder: Path
     """The folder of the evaluation, whose ledger has the replies."""
@@ -54,17 +52,19 @@ class IndexWriter:
 
     @property
     def client(self) -> ClientConfig:
-        """Return how the model's client is configured."""
+        """Return the configuration of the model's client."""
         return self.model.client(self.caps, self.capped_at)
 
     @property
     def prices(self) -> Prices | None:
-        """Return the prices of the model's tokens; None: not known."""
+        """Return the prices of the model's tokens, or None when they are not known."""
         return None if self.model.prices == Prices() else self.model.prices
 
     @contextlib.asynccontextmanager
     async def asking(self) -> AsyncIterator[Asker]:
-        """Open the model, with the ledger. Raises `ServerUnavailable` at once when it cannot be reached."""
+        """Open a client for the model, with its ledger. Raises `ServerUnavailable` at once when the server does not
+        answer.
+        """
         ledger = open_ledger(ledger_url(""), self.folder / LEDGER, run=self.folder.name)
         client = ModelClient(self.client, ledger)
         try:
@@ -82,11 +82,12 @@ def choose_writer(
     folder: Path,
     caps: Caps,
 ) -> IndexWriter | None:
-    """Choose the model that back ends ask: the one that is named (`URL#MODEL`), a preset's, or the evaluated model.
+    """Choose the model that back ends call: the one named as `URL#MODEL`, else the preset's (`builder`), else the
+    evaluated model.
 
-    `model`: how the evaluated model is asked; `served`: its URL and name. Another model is asked in the usual way, and
-    its prices are not known. The result is None where the evaluated model is on no server, as it is then asked for
-    nothing else. Raises `InvalidInput` for what names no server's model.
+    `model` is the evaluated model's configuration and `served` its URL and name. A model named by URL is called with
+    default settings, and its prices are unknown. Returns None where the evaluated model is not on a server. Raises
+    `InvalidInput` for text that names no server's model.
     """
     url, name = served
     evaluated = replace(model, url=url, name=name) if "://" in url else None
@@ -105,10 +106,8 @@ def choose_writer(
 
 
 def check_writer(writer: IndexWriter | None, backend: str, config: Any) -> None:
-    """Check that a back end that asks a model has one to ask.
-
-    Raises `InvalidInput` where the evaluated model is on no server, and where a cap on cost would not cap what is
-    asked.
+    """Raise `InvalidInput` when a back end needs a language model and none is on a server, or when a cap on cost could
+    not cover its calls.
     """
     declared = load_backend(backend)
     if not declared.asks_model(config):
@@ -126,8 +125,8 @@ def check_writer(writer: IndexWriter | None, backend: str, config: Any) -> None:
 
 
 def describe_build(config: Mapping[str, Any]) -> str:
-    """Describe what a `BackendChoice` searches, for a table: the back end with its unusual settings, the model that
-    wrote it, and its cut.
+    """Describe what a `BackendChoice` searches, for a table: the back end with its non-default settings, the model used
+    to build it, and its token limit.
     """
     name = str(config.get("backend", ""))
     parts = [load_backend(name).describe(config) if name in BACKENDS else name]

@@ -1,5 +1,5 @@
-"""The places that the agents of an evaluation search: an index, a server, the web, or a back end that is built in its
-folder.
+"""The corpora that the agents of an evaluation search: an index, a server, the web, or a back end built in the
+evaluation's folder.
 
 back end "dense"              built over the evaluation's own corpus, once, into FOLDER/indexes/dense
 "wiki=indexes/wiki"           an index by this name in the table; "live=http://…": a server
@@ -69,7 +69,7 @@ from trailforge.schemas import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendSource:
-    """A back end as the command line asks for it."""
+    """A back end as the command line names it: a name, a folder, a URL or a preset."""
 
     name: str
     """The back end's name in the table."""
@@ -80,15 +80,16 @@ class BackendSource:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the back end is the web or a server."""
+        """Tell whether the back end is the web or a server."""
         return self.place == WEB or is_address(self.place)
 
 
 def read_source(text: str, options: dict[str, Any]) -> BackendSource:
-    """Read `NAME` of a back end or an index preset, `NAME=FILE.yaml` of a preset, `NAME=FOLDER` or `NAME=URL`.
+    """Read a back end from the command line.
 
-    `options`: numbers for what is built, by its names. Raises `InvalidInput` for text that is none of these, and for
-    numbers that a back end does not have.
+    `text` is the `NAME` of a back end or index preset, `NAME=FILE.yaml` of a preset, `NAME=FOLDER` or `NAME=URL`.
+    `options` are settings for an index that is built, by name. Raises `InvalidInput` for text that is none of these,
+    and for options that a back end does not have.
     """
     name, equals, place = text.partition("=")
     for each in (text, place):
@@ -110,7 +111,9 @@ def read_source(text: str, options: dict[str, Any]) -> BackendSource:
 
 
 def read_sources(texts: Iterable[str], options: dict[str, Any]) -> list[BackendSource]:
-    """Read each text as `read_source` does. Raises as it does, and for two back ends of one name."""
+    """Read each text as `read_source` does. Raises what that raises, and `InvalidInput` for two back ends of one
+    name.
+    """
     found: dict[str, BackendSource] = {}
     for text in dict.fromkeys(texts):
         source = read_source(text, options)
@@ -121,10 +124,8 @@ def read_sources(texts: Iterable[str], options: dict[str, Any]) -> list[BackendS
 
 
 def packages_of(sources: Iterable[BackendSource], search: RetrieverConfig, kg: str | Path | None) -> Iterator[str]:
-    """Return the modules of extras that an evaluation imports: for its back ends, the graph, the client and the
-    report's plots.
-
-    Raises `RetrievalError` for a folder that holds no index.
+    """Return the optional modules that an evaluation needs: for its back ends, the graph, the model client and the
+    report's plots. Raises `RetrievalError` for a folder that holds no index.
     """
     yield from ("matplotlib", "openai", *(("rapidfuzz",) if kg else ()))
     for source in sources:
@@ -135,9 +136,8 @@ def packages_of(sources: Iterable[BackendSource], search: RetrieverConfig, kg: s
 
 
 def gather_paragraphs(questions: Sequence[Question]) -> Iterator[Document]:
-    """Collect all paragraphs of questions, each once, as the corpus of all of them. Raises `InvalidInput` for none.
-
-    The paragraphs get new ids, as theirs are unique within a question only.
+    """Collect all paragraphs of the questions, each once, as one corpus. Raises `InvalidInput` when there are none. The
+    paragraphs get new ids, since theirs are unique within a question only.
     """
     found = False
     for each in distinct(paragraph for question in questions for paragraph in question.paragraphs):
@@ -150,7 +150,7 @@ def gather_paragraphs(questions: Sequence[Question]) -> Iterator[Document]:
 
 
 def check_places(documents: Path | None, kg: str | None) -> None:
-    """Check the given places. Raises `InvalidInput` for one that is not there, and for an address with a key in it."""
+    """Raise `InvalidInput` for a corpus or graph that does not exist, and for a URL that contains a key."""
     for place, name in ((documents, "--documents"), (kg, "--kg")):
         check_server_url(str(place or ""), name, NO_KEY)
         if place is not None and not is_address(str(place)) and not Path(place).exists():
@@ -159,8 +159,7 @@ def check_places(documents: Path | None, kg: str | None) -> None:
 
 def hash_place(place: Path | str | None) -> str:
     """Return the SHA-256 of a file, of a folder's manifest, or of the names and hashes of its files; empty for None.
-
-    For a graph's server, which does not tell what it holds, return the URL.
+    For a graph's server, which does not say what it holds, the URL is returned.
     """
     if place is None or (isinstance(place, str) and is_address(place)):
         return place or ""
@@ -173,7 +172,7 @@ def hash_place(place: Path | str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corpora:
-    """All that is searched in an evaluation."""
+    """Everything that is searched in an evaluation: its back ends, documents and knowledge graph."""
 
     folder: Path
     """The folder of the evaluation."""
@@ -197,27 +196,25 @@ class Corpora:
     """The same model once it is opened, for searches that ask it (`open`)."""
 
     def check(self) -> None:
-        """Check that all back ends can be searched or built, as far as that can be said without loading them.
-
-        Raises `InvalidInput` for a back end that asks a model where none can be asked, and `RetrievalError` for a
-        missing package and for a folder that holds no index.
+        """Check that all back ends can be searched or built, as far as is possible without loading them. Raises
+        `InvalidInput` for a back end that needs a language model where there is none, and `RetrievalError` for a
+        missing package or a folder that holds no index.
         """
         check_filters(self.search, self.kg is not None)
         for source in self.sources:
             self._check(source)
 
     def prepare(self, report: Report | None = None) -> tuple[BackendChoice, ...]:
-        """Return what is searched and what making it took. A back end given by name is built, unless it was before.
-
-        Raises as `check` does, and `ServerUnavailable` when the model of a filter cannot be reached.
+        """Build every back end that is given by name and not built yet; returns what each back end searches and what
+        building it cost. Raises what `check` raises, and `ServerUnavailable` when the model of a filter cannot be
+        reached.
         """
         open_filters(self.search, self.kg is not None)
         return tuple(self._prepare(source, report) for source in self.sources)
 
     def open(self, choice: BackendChoice) -> Environment:
-        """Open what agents search, for agents that search a graph, where there is one, and for those that plan, too.
-
-        All tools of a plan search the same documents, as an index has none of several kinds.
+        """Open what the agents search: the back end, and the knowledge graph where there is one. All search tools of a
+        plan search the same documents, since an index has only one kind.
         """
         source = next(each for each in self.sources if each.name == choice.name)
         environment = open_environment(
@@ -273,9 +270,8 @@ class Corpora:
 
     @contextlib.asynccontextmanager
     async def asking(self) -> AsyncIterator[Corpora]:
-        """Open the model that searches ask, where those of an index ask one, and return these corpora with it.
-
-        All indexes are built by now.
+        """Open the model that searches call, if an index calls one, and give these corpora with it. All indexes must be
+        built.
         """
         if self.writer is None or not any(map(self.asks_to_find, self.sources)):
             yield self
@@ -284,15 +280,17 @@ class Corpora:
             yield replace(self, asker=asker)
 
     def is_built(self, source: BackendSource) -> bool:
-        """Whether an index is there that was given as a folder or built here before."""
+        """Tell whether the index exists, given as a folder or built here before."""
         return not source.is_remote and self._index(source).exists()
 
     def asks_to_find(self, source: BackendSource) -> bool:
-        """Whether every search of an index that is there asks a model."""
+        """Tell whether every search of an index, which must exist, calls a language model."""
         return self.is_built(source) and _asks_to_find(self._index(source))
 
     def plan_builds(self) -> Iterator[tuple[str, Backend, Any, Sequence[Document]]]:
-        """List what is to be built and asks a model for it: name, back end with its numbers, and the passages."""
+        """Yield what is still to be built with a language model: its name, the back end with its settings, and the
+        passages.
+        """
         for source in self.sources:
             built = source.built
             if built is None or self._index(source).exists() or not _asks(built):

@@ -1,6 +1,6 @@
-"""An evaluation on disk: which agent was asked what, its episodes, and what its back ends cost.
+"""An evaluation on disk: which agent answered what, its episodes, and what its back ends cost.
 
-FOLDER/evaluation.json          an `Evaluation`, written first and sealed; a folder goes on with the same only
+FOLDER/evaluation.json          an `Evaluation`, written first and sealed; a folder continues with the same only
 FOLDER/episodes/CELL/*.parquet  rows of `AgentEpisode`: a shard of questions each
 FOLDER/shards/*.json            a receipt of each finished shard, which is not run again
 FOLDER/indexes/BACKEND/         of back ends that are built over the evaluation's own corpus
@@ -59,7 +59,7 @@ _FIXED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentChoice:
-    """One agent with its settings."""
+    """One agent of an evaluation, with its settings."""
 
     name: str
     config: dict[str, Any]
@@ -69,7 +69,7 @@ class AgentChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendChoice:
-    """One back end with what it searches, and what making that took: the offline side of the table."""
+    """One back end of an evaluation: what it searches, and what building it cost."""
 
     name: str
     index: str = ""
@@ -125,9 +125,8 @@ class Evaluation:
 
 
 def choose_agent(name: str, numbers: Mapping[str, Any], prompt: Literal["ours", "published"] = "ours") -> AgentChoice:
-    """Return an agent with its settings. `prompt`: which prompts agents with published ones use.
-
-    Raises `InvalidInput` for an unknown agent, and for settings or published words that it does not have.
+    """Return an agent with these settings. `prompt` chooses between our prompts and the published ones. Raises
+    `InvalidInput` for an unknown agent, and for settings or published prompts that it does not have.
     """
     agent = load_agent(name)
     values = dict(numbers)
@@ -147,9 +146,8 @@ def choose_agent(name: str, numbers: Mapping[str, Any], prompt: Literal["ours", 
 def choose_agents(
     names: Iterable[str], numbers: Mapping[str, Any], prompt: Literal["ours", "published"] = "ours", *, has_graph: bool
 ) -> tuple[AgentChoice, ...]:
-    """Choose each agent as `choose_agent` does.
-
-    Raises as it does, and where an agent lacks its knowledge graph, and where none reads the one that is given.
+    """Choose each agent as `choose_agent` does. Raises what that raises, and `InvalidInput` where an agent lacks its
+    knowledge graph or none uses the one that is given.
     """
     names = list(dict.fromkeys(names))
     reads = [name for name in names if load_agent(name).searches in ("graph", "any")]
@@ -159,22 +157,22 @@ def choose_agents(
 
 
 def hash_content(content: object) -> str:
-    """Return the first twelve digits of the SHA-256 of what JSON can hold, the keys in order."""
+    """Return the first twelve digits of the SHA-256 of a JSON value, its keys sorted."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def write_evaluation(folder: Path, evaluation: Evaluation) -> None:
-    """Seal and write an evaluation, all of it or nothing. Raises `OutputError`."""
+    """Write an evaluation with its own hash to its folder, all of it or nothing. Raises `OutputError`."""
     content = to_dict(evaluation)
     del content[SEAL]
     write_text(folder / MANIFEST, json.dumps(seal(content), indent=1, ensure_ascii=False))
 
 
 def claim_folder(folder: Path, wanted: Evaluation) -> Evaluation:
-    """Write down what will be evaluated. In a folder that holds an evaluation, go on with that one.
+    """Write to a folder what will be evaluated, or continue the evaluation that it holds.
 
-    Agents, back ends, models and seeds may be added, and prices may change: cells are independent. Everything else is
-    as it was, the questions of a shard by themselves. Raises `InvalidInput`, naming the field that differs.
+    Agents, back ends, models and seeds may be added and prices may change, since cells are independent; everything else
+    must be the same. Raises `InvalidInput`, naming the field that differs.
     """
     wanted = check_same(folder, wanted)
     write_evaluation(folder, wanted)
@@ -182,9 +180,8 @@ def claim_folder(folder: Path, wanted: Evaluation) -> Evaluation:
 
 
 def check_same(folder: Path, wanted: Evaluation) -> Evaluation:
-    """Return what `claim_folder` would write.
-
-    Raises as it does, and `OutputError` for a folder that holds other things.
+    """Return what `claim_folder` would write, without writing it. Raises what that raises, and `OutputError` for a
+    folder that holds other files.
     """
     if (folder / MANIFEST).exists():
         return _join(folder, read_evaluation(folder), wanted)
@@ -207,8 +204,8 @@ def _refuse_strangers(folder: Path) -> None:
 def _join(folder: Path, earlier: Evaluation, wanted: Evaluation) -> Evaluation:
     if earlier.format == EARLIER and any(map(_had_papers_name, earlier.backends)):
         raise InvalidInput(
-            "it began when names of back ends said nothing of who built them; its report can be read, and what is new "
-            "goes into another --out",
+            "it is of an earlier version, whose names of back ends do not say whether a model built them; its report "
+            "can be read, and new episodes need another --out",
             file=folder,
         )
     for name in _FIXED:
@@ -252,12 +249,14 @@ def _refuse(folder: Path, name: str, before: object, now: object) -> None:
 
 
 def is_evaluation(folder: Path) -> bool:
-    """Say whether a folder is that of an evaluation, and not that of a run."""
+    """Tell whether a folder holds an evaluation, and not a run."""
     return (folder / MANIFEST).is_file()
 
 
 def read_evaluation(folder: Path) -> Evaluation:
-    """Read the grid of a folder. Raises `InvalidInput` when it holds none, or a damaged one."""
+    """Read which agents, back ends, models and seeds an evaluation's folder has. Raises `InvalidInput` when it holds no
+    evaluation, or a damaged one.
+    """
     evaluation = _read_stored(folder)
     if evaluation.format == FORMAT:
         return evaluation
@@ -301,8 +300,8 @@ def _had_papers_name(choice: BackendChoice) -> bool:
 def read_episodes(folder: Path, cell: str = "*") -> Iterator[AgentEpisode]:
     """Read the episodes of an evaluation's finished shards, in the order of cells and shards.
 
-    `cell`: a pattern of folder names. Episodes of an earlier version get the names of back ends that the evaluation
-    knows. Raises as `read_evaluation` does, if the folder has an evaluation.
+    `cell` is a glob pattern of folder names. Episodes of an earlier version get the names of back ends that the
+    evaluation knows. Raises what `read_evaluation` raises, if the folder has an evaluation.
     """
     names = dict[str, str]()
     if (folder / MANIFEST).exists() and (stored := _read_stored(folder)).format == EARLIER:
@@ -312,14 +311,12 @@ def read_episodes(folder: Path, cell: str = "*") -> Iterator[AgentEpisode]:
 
 
 def read_trained(folder: Path) -> Iterator[AgentEpisode]:
-    """Read the episodes that a training kept, in the order of its steps."""
+    """Read the episodes that a training by reinforcement learning stored, in the order of its steps."""
     yield from read_rows(sorted((folder / EPISODES).glob(STEP_FILES)), AgentEpisode)
 
 
 def lighten(episode: AgentEpisode) -> AgentEpisode:
-    """Return the episode with all that is counted and none of the texts that it read or wrote, so that memory holds
-    many.
-    """
+    """Return the episode with its numbers and without the texts that it read or wrote, so that many fit into memory."""
     bare = tuple(replace(message, content="") for message in episode.messages)
     nothing: dict[str, Any] = dict.fromkeys(
         ("document_ids", "titles", "source_ids", "source_titles", "scores", "triples"), ()
@@ -329,14 +326,13 @@ def lighten(episode: AgentEpisode) -> AgentEpisode:
 
 
 def is_refused(row: AgentEpisode) -> bool:
-    """Say whether an episode failed because the server refused one of its prompts."""
+    """Tell whether an episode failed because the model server refused one of its prompts."""
     return row.stop == "failed" and row.error.startswith(PromptRefused.opening)
 
 
 def forget_refused(folder: Path) -> int:
-    """Let the shards be run again in which episodes failed for a refused prompt.
-
-    Return how many such episodes there are.
+    """Mark the shards for a new run in which episodes failed because a prompt was refused; returns the number of such
+    episodes.
     """
     found = 0
     for path in sorted((folder / EPISODES).glob("*/*.parquet")):

@@ -1,7 +1,7 @@
-"""The grid of an evaluation: agents × back ends × models × seeds, each cell worked in shards of questions.
+"""The grid of an evaluation: agents × back ends × models × seeds, each cell divided into shards of questions.
 
-A shard is finished when its receipt is written, and not run again; a killed evaluation goes on by the same call, and
-pays no model call twice, as the ledger has the replies. Cells know nothing of each other: more may be added later.
+A shard with a receipt is finished and not run again; a killed evaluation is resumed by the same call, and pays no model
+call twice, since the ledger has the replies. Cells are independent, so that more may be added later.
 """
 
 from __future__ import annotations
@@ -103,13 +103,12 @@ class EvaluationConfig:
                 raise InvalidInput("has to be 1 or more", field=name)
 
     def counted_by(self, tokenizer: str | None, context_tokens: int | None, model: str) -> EvaluationConfig:
-        """Return this configuration with another tokenizer and limit; None leaves either as it is.
-
-        Raises `InvalidInput` for a limit that nothing counts.
+        """Return this configuration with another tokenizer and another limit of context tokens; None keeps either.
+        Raises `InvalidInput` for a limit without a tokenizer that counts.
         """
         limit, named = context_tokens or self.context_tokens, tokenizer or self.tokenizer
         if limit and not named and "/" not in model:
-            raise InvalidInput("by which tokenizer are tokens counted? name the agent's model", field="--tokenizer")
+            raise InvalidInput("needed to count tokens; name the agent's model", field="--tokenizer")
         return replace(self, context_tokens=limit, tokenizer=named or (model if limit else ""))
 
 
@@ -124,7 +123,7 @@ def read_evaluation_config(preset: str) -> EvaluationConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridModel:
-    """The model that is asked in a grid."""
+    """The model that a grid evaluates: its name, its client, and perhaps a judge of its answers."""
 
     name: str
     """The model's name, as the episodes give it."""
@@ -151,13 +150,13 @@ class Cell:
 
     @property
     def folder(self) -> str:
-        """The name of the folder of the cell's episodes, below `episodes/`."""
+        """Return the name of the folder with the cell's episodes, below `episodes/`."""
         plain = (re.sub(r"[^A-Za-z0-9._]+", "-", each) for each in (self.agent.name, self.backend.name, self.model))
         return "--".join((*plain, f"seed{self.seed}"))
 
     @property
     def setting(self) -> EpisodeSetting:
-        """What the cell's episodes have in common."""
+        """Return what all episodes of the cell have in common: agent, back end, model and seed."""
         return EpisodeSetting(
             agent=self.agent.name,
             agent_config=self.agent.hash,
@@ -169,7 +168,7 @@ class Cell:
         )
 
     def shards(self, questions: Sequence[Question], size: int) -> list[Shard]:
-        """Divide the cell's work into shards of questions."""
+        """Divide the cell's questions into shards of at most `size`."""
         setting, found = self.setting, []
         for first in range(0, len(questions), size):
             asked = [hash_episode(each, setting) for each in questions[first : first + size]]
@@ -180,7 +179,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationGrid:
-    """The grid to be run in a folder, to which no other process writes (`engine.files.exclusive`)."""
+    """The cells to be run in a folder, which no other process may write to meanwhile (`engine.files.exclusive`)."""
 
     folder: Path
     questions: Sequence[Question]
@@ -193,21 +192,21 @@ class EvaluationGrid:
 
     @property
     def shards(self) -> list[tuple[Cell, Shard]]:
-        """All shards of the grid, in order."""
+        """Return all shards of the grid, in order, each with its cell."""
         return [(cell, shard) for cell in self.cells for shard in cell.shards(self.questions, self.shard_size)]
 
     @property
     def missing(self) -> list[tuple[Cell, Shard]]:
-        """The shards that are not finished."""
+        """Return the shards that are not finished, each with its cell."""
         work = self.shards
         names = {shard.name for shard in missing_shards(self.folder, [shard for _, shard in work])}
         return [(cell, shard) for cell, shard in work if shard.name in names]
 
     async def run(self, model: GridModel) -> Counter[str]:
-        """Run what is missing, back end by back end. Return the number of episodes that were run, by how they ended.
+        """Run all unfinished shards, back end by back end; returns the number of episodes by how they ended.
 
         An episode that fails is a row that says so. Raises errors that concern more than one episode: a server that
-        does not answer, a cap, a full disk, and a shard all of whose episodes fail.
+        does not answer, a cap, a full disk, or a shard in which every episode fails.
         """
         work, missing = self.shards, self.missing
         running = _Running(self, model, ProgressFile(self.folder), has_succeeded=len(missing) < len(work))
@@ -231,7 +230,9 @@ def describe_evaluation(
     model: str,
     seeds: Sequence[int],
 ) -> Evaluation:
-    """Describe what is evaluated, without the back ends: what they search is known once they are built."""
+    """Return the description of an evaluation without its back ends, whose content is known only once they are
+    built.
+    """
     return Evaluation(
         questions=asked.name,
         questions_sha256=asked.sha256,
@@ -262,9 +263,7 @@ def _hash_prompts() -> str:
 
 
 def plan_grid(wanted: Evaluation, held: Evaluation, corpora: Corpora, config: EvaluationConfig) -> EvaluationGrid:
-    """Return the cells that are `wanted`, of all those that the folder may have (`held`, as `claim_folder`
-    gives it).
-    """
+    """Return the cells of `wanted`, out of all those in the folder's description `held` (from `claim_folder`)."""
     return EvaluationGrid(
         folder=corpora.folder,
         questions=corpora.questions,

@@ -24,9 +24,7 @@ class ModelPrice:
 
 
 def prices_of(models: Iterable[ModelConfig]) -> tuple[ModelPrice, ...]:
-    """Return the prices of the models whose prices are known, each model once; of two models of one name, the last
-    one's.
-    """
+    """Return the known prices of these models, each model once; of two models with one name, the last one's."""
     known = {each.name: each.prices for each in models if each.prices != Prices()}
     return tuple(
         ModelPrice(
@@ -51,12 +49,14 @@ def dearest(*prices: Prices) -> Prices:
 
 
 def join_prices(before: Iterable[ModelPrice], now: Iterable[ModelPrice]) -> tuple[ModelPrice, ...]:
-    """Join two lists of prices. The price of now holds where both have one."""
+    """Join two lists of prices; where both price a model, the one in `now` holds."""
     return tuple({each.model: each for each in (*before, *now)}.values())
 
 
 def read_prices_of_all(content: dict[str, Any]) -> dict[str, Any]:
-    """Read an evaluation that was stored when all its models had one price, and give each model that price."""
+    """Convert the JSON of an evaluation that was stored when all models shared one price: each model gets that
+    price.
+    """
     prompt, completion = content.pop("price_prompt", None), content.pop("price_completion", None)
     if prompt is None or completion is None:
         return content
@@ -65,7 +65,7 @@ def read_prices_of_all(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def usage_of_others(meter: Meter, own: str) -> tuple[ModelUsage, ...]:
-    """Return what was asked of other models than this one, by their names."""
+    """Return the usage of every model other than `own`, by name."""
     return tuple(
         ModelUsage(
             model=name, calls=each.calls, prompt_tokens=each.prompt_tokens, completion_tokens=each.completion_tokens
@@ -76,7 +76,7 @@ def usage_of_others(meter: Meter, own: str) -> tuple[ModelUsage, ...]:
 
 
 def costs_of(meter: Meter, model: str, *, context_tokens: int, seconds: float | None) -> AgentCosts:
-    """Return what an episode took. `model`: the agent's own. `seconds`: None where they are not known."""
+    """Return the costs of an episode. `model` is the agent's own; `seconds` is None where they are not known."""
     usage = meter.usage(Prices())
     return AgentCosts(
         calls=usage.calls,
@@ -90,7 +90,7 @@ def costs_of(meter: Meter, model: str, *, context_tokens: int, seconds: float | 
 
 
 def mean_cost(known: Sequence[ModelPrice], episodes: Sequence[AgentEpisode]) -> float | None:
-    """Return the mean cost of an episode; None where a model that was asked has no price."""
+    """Return the mean cost of an episode; None where a model that was called has no price."""
     prices = {each.model: each for each in known}
     asked = [[_own_usage(each.model, each.costs), *each.costs.others] for each in episodes]
     if not {usage.model for usages in asked for usage in usages} <= prices.keys():

@@ -16,7 +16,7 @@ from trailforge.schemas import InvalidInput, Question, QuestionKind, RejectedRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionSet:
-    """The questions of an evaluation."""
+    """The questions of an evaluation, with the file that they come from and its hash."""
 
     name: str
     """The name of the questions' file."""
@@ -29,7 +29,9 @@ class QuestionSet:
 def read_asked(
     path: Path, format: str = "auto", limit: int | None = None, column_map: Mapping[str, str] | None = None
 ) -> QuestionSet:
-    """Read the first `limit` valid questions of a file. Raises as `read_questions` does, and for a file without any."""
+    """Read the first `limit` valid questions of a file. Raises what `read_questions` raises, and `InvalidInput` for a
+    file without any.
+    """
     if not path.is_file():
         raise InvalidInput("no such file", file=path)
     kinds = get_args(QuestionKind)
@@ -45,10 +47,10 @@ def read_asked(
 
 
 def set_aside(asked: QuestionSet, folder: Path | None) -> tuple[QuestionSet, list[RejectedRow]]:
-    """Separate the questions that an audit finds to be answerable from the others, which come with its reasons.
+    """Split off the questions that an audit found unanswerable; they are returned with the audit's reasons.
 
-    None: all are kept. What is kept is another set of questions by its hash. Raises as `read_audited` and
-    `split_audited` do.
+    Without an audit (`folder` is None) all are kept. The kept questions have another hash than all. Raises what
+    `read_audited` and `split_audited` raise.
     """
     audited = read_audited(folder)
     if not audited.known:

@@ -55,7 +55,9 @@ _EMPTY_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerJudgeOptions(JudgeOptions):
-    """How answers are judged, as in `JudgeOptions`, for a data set whose questions also ask for explanations."""
+    """Settings of the model that judges answers, as in `JudgeOptions`, for a data set whose questions also ask for
+    explanations.
+    """
 
     free_answers: bool = False
     """Whether a judge scores explanations, whatever words they share with the gold one. If not, all of its key facts
@@ -65,17 +67,17 @@ class AnswerJudgeOptions(JudgeOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerScorer:
-    """Scores replies to bundle questions, and says which scores are right."""
+    """Scores replies to bundle questions, and tells which scores count as right."""
 
     judge: AskJudge | None = None
     options: AnswerJudgeOptions = AnswerJudgeOptions()
 
     async def score(self, question: BundleQuestion, reply: str) -> tuple[float | None, ScoredBy]:
-        """Score a reply from 0 to 1, and say what scored it; the score is None when the judge gave no verdict.
+        """Score a reply from 0 to 1 and say what scored it; the score is None when the judge gave no verdict.
 
-        Options are scored by the F1 of their letters. All else goes to the matcher first, which takes lists item by
-        item; what it takes for right is right. A near miss of a fact, and an explanation, go to the judge. Without a
-        judge an explanation scores the share of its key facts that it states.
+        Options are scored by the F1 of their letters. Everything else is first compared by the matcher, lists item by
+        item, and is right if it matches. A near miss of a fact, and an explanation, go to the judge. Without a judge an
+        explanation's score is the share of its key facts that it states.
         """
         if question.options:
             return option_f1(choose_options(reply, question.options), question.correct_options), "options"
@@ -98,24 +100,22 @@ class AnswerScorer:
         return 0.0, "matching"
 
     def accepts(self, score: float | None, by: ScoredBy) -> bool:
-        """Say whether a score means a right answer: a judge's from the threshold on, any other only when it is
-        whole.
-        """
+        """Tell whether a score means a right answer: for a judge's, from the threshold on; for any other, only 1."""
         return self.options.accepts(score) if by == "judge" else score == 1.0
 
 
 def open_scorer(options: AnswerJudgeOptions, asker: Asker) -> AnswerScorer:
-    """Open the scorer of a run. Its judge is the model that all else asks, unless the options name another one."""
+    """Open the scorer of a run. Its judge is the run's own model, unless the options name another one."""
     if not (options.near_misses or options.free_answers):
         return AnswerScorer(options=options)
     return AnswerScorer(judge=lambda judged: grade(judged, options, asker), options=options)
 
 
 def is_same_list(reply: str, gold: str, question: str) -> bool:
-    """Say whether two lists name the same things, each once: "Chris Coons, Jack Reed" for "Jack Reed and Chris Coons".
+    """Tell whether two lists name the same things, each once: "Chris Coons, Jack Reed" for "Jack Reed and Chris Coons".
 
-    Only names may come in another order, and only where the question asks for no order: the order of figures and dates
-    tells which is whose.
+    Only names may be in another order, and only where the question asks for none: the order of figures and dates tells
+    which is whose.
     """
     given, wanted = _items_of(reply), _items_of(gold)
     if len(given) != len(wanted) or len(wanted) < 2:
@@ -142,9 +142,8 @@ def _items_of(text: str) -> list[str]:
 
 
 def states_fact(text: str, fact: str) -> bool:
-    """Say whether a text states a key fact in one of its wordings, either literally or with all of its words somewhere.
-
-    Only words are looked at: a text that says the opposite in the same words is taken to state it.
+    """Tell whether a text states a key fact in one of its wordings, literally or with all of its words somewhere. Only
+    words are compared, so a text that says the opposite in the same words counts as stating it.
     """
     wordings = [_even_out(wording) for wording in fact.split(_WORDINGS) if wording.strip()]
     text = _even_out(text)
@@ -155,10 +154,9 @@ def states_fact(text: str, fact: str) -> bool:
 
 
 def speaks_of_fact(text: str, fact: str) -> bool:
-    """Say whether a text states a key fact, or has at least half of the words of one of its wordings.
+    """Tell whether a text states a key fact, or has at least half of the words of one of its wordings.
 
-    This is looser than `states_fact`: the gold answer and its key facts may use other words for the same, and a judge
-    reads past them.
+    This is looser than `states_fact`, since the gold answer and its key facts may word the same thing differently.
     """
     said, wordings = content_stems(_even_out(text)), map(content_stems, map(_even_out, fact.split(_WORDINGS)))
     return states_fact(text, fact) or any(2 * len(wanted & said) >= len(wanted) for wanted in wordings if wanted)
@@ -169,7 +167,7 @@ def _even_out(text: str) -> str:
 
 
 def content_stems(text: str) -> set[str]:
-    """Return the words of a text that say something, without thousands' commas and endings."""
+    """Return the content words of a text, stemmed and without the commas in numbers."""
     words = _WORD.findall(re.sub(r"(?<=\d),(?=\d{3})", "", text.casefold()))
     return {_stem(word) for word in words if word not in _EMPTY_WORDS}
 
@@ -180,7 +178,7 @@ def _stem(word: str) -> str:
 
 
 def names_two_sides(row: BundleQuestion) -> bool:
-    """Say whether the question is a comparison that names its answer as one of two, or in a list to choose from."""
+    """Tell whether the question is a comparison that names its answer as one of two, or in a list to choose from."""
     asked, answer = f" {normalize_answer(row.question)} ", normalize_answer(row.answer)
     if row.type != "factual" or not answer:
         return False

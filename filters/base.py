@@ -1,4 +1,6 @@
-"""What filters of several records share: verdicts from a list of faults, and the rules that are the same everywhere."""
+"""Share between the filters of several records how verdicts are made from a list of faults, and the rules that apply
+everywhere.
+"""
 
 from __future__ import annotations
 
@@ -18,32 +20,34 @@ def first_rejection(verdicts: Iterable[Verdict]) -> Verdict | None:
 
 
 def scores_of(verdicts: Iterable[Verdict]) -> tuple[FilterScore, ...]:
-    """Return what filters measured, as a row holds it, with the reason where a filter rejects."""
+    """Return the scores of filters as a row stores them, with the reason where a filter rejects."""
     return tuple(
         FilterScore(name=v.reason, score=v.score, passed=v.keep, reason="" if v.keep else v.detail) for v in verdicts
     )
 
 
 def count_faults(reason: str, faults: Sequence[T], describe: Callable[[T], str]) -> Verdict:
-    """Make a verdict that any fault rejects. Score: how many faults there are; the detail describes the first."""
+    """Return a verdict that rejects the row if there is any fault. The score is the number of faults, and the detail
+    describes the first.
+    """
     detail = describe(faults[0]) if faults else ""
     return Verdict(keep=not faults, reason=reason, score=float(len(faults)), detail=detail)
 
 
 def reject_low_reward(total: float, least: float, parts: str) -> Verdict:
-    """Reject a total reward below `least` as `low_reward`. Score: the total.
-
-    `parts`: what the total is made of, for the detail.
+    """Reject a total reward below `least`, with the reason `low_reward`. The score is the total; `parts` says in the
+    detail what it is made of.
     """
     detail = "" if total >= least else f"{total:g} is below {least:g} ({parts})"
     return Verdict(keep=total >= least, reason="low_reward", score=total, detail=detail)
 
 
 def reject_malformed(problems: Sequence[object], stop: str = "") -> Verdict:
-    """Reject as `malformed_conversation` what breaks the grammar of its protocol, has no answer, or was mended.
+    """Reject a conversation, as `malformed_conversation`, that breaks the grammar of its protocol, has no answer, or
+    was repaired.
 
-    Score: how many rules are broken. `problems`: what the grammar's `validate` found, strictly; `stop`: how the episode
-    ended, for the detail.
+    The score is the number of broken rules. `problems` are what the grammar's strict `validate` found; `stop` says in
+    the detail how the episode ended.
     """
     return count_faults("malformed_conversation", problems, lambda each: f"{each} ({stop})" if stop else f"{each}")
 
@@ -68,16 +72,18 @@ def reject_too_long(tokens: int, most: int, searches: int | None = None, most_se
 
 
 def reject_surplus(taken: int) -> Verdict:
-    """Reject as `surplus` a sound episode of a question of which enough better ones were taken. Score: how many."""
+    """Reject as `surplus` a sound episode of a question for which enough better ones were accepted. The score is their
+    number.
+    """
     return Verdict(keep=False, reason=SURPLUS, score=float(taken), detail=f"{taken} better ones were taken")
 
 
 def mentions_any(text: str, golds: Iterable[str]) -> bool:
-    """Say whether a text mentions one of the gold answers."""
+    """Tell whether a text mentions one of the gold answers."""
     return any(mentions(text, gold) for gold in golds)
 
 
 def names_of_answer(answer: str, golds: Iterable[str]) -> tuple[str, ...]:
-    """Return an answer, the gold answers that it says in other words, and the other names of each."""
+    """Return an answer, the gold answers that it expresses in other words, and the other names of each."""
     said = [answer, *(gold for gold in golds if same_answer(answer, gold))]
     return tuple(dict.fromkeys(name for each in said for name in (each, *other_names(each)) if name.strip()))

@@ -64,9 +64,8 @@ _YEAR = re.compile(r"(?:19|20)\d\d")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeFilterConfig:
-    """Which filters an episode has to pass, with their limits.
-
-    `min_reward` and `min_evidence` are those of the generator's configuration, which ranks its draws by them.
+    """Which filters an episode must pass, with their limits. The generator ranks its draws by the same `min_reward` and
+    `min_evidence`.
     """
 
     min_reward: float
@@ -78,8 +77,8 @@ class EpisodeFilterConfig:
 def judge_episode(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFilterConfig) -> list[Verdict]:
     """Return every filter's verdict on an episode of the question.
 
-    An episode that was given up after its search is `malformed_conversation` for want of an answer; the reason for
-    giving it up comes before that.
+    An episode that was given up after its search has no answer and is `malformed_conversation`; the reason for giving
+    it up comes before that.
     """
     form, of_plan = malformed_conversation(episode), judge_plan(episode, row, config)
     is_given_up = bool(episode.messages) and episode.messages[-1].role == "tool"
@@ -92,9 +91,8 @@ def judge_episode(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFi
 
 
 def judge_plan(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFilterConfig) -> list[Verdict]:
-    """Return the verdicts that need no answer.
-
-    An episode that one of them rejects is lost before it is asked for an answer.
+    """Return the verdicts of the filters that need no answer. An episode that one of them rejects is dropped before it
+    is asked for an answer.
     """
     return [
         placeholder_query(episode),
@@ -116,10 +114,11 @@ def malformed_conversation(episode: SearchEpisode) -> Verdict:
 
 
 def placeholder_query(episode: SearchEpisode) -> Verdict:
-    """Reject an episode in which a query points to another search's result: queries are run as written, and none is
-    filled in. Score: how many do.
+    """Reject an episode with a query that points to another search's result: queries run as written, and nothing is
+    filled in.
 
-    `[A]`, `#A`, `found in A`, `A's director`, `identified above` point; the `A` of `vitamin A` does not.
+    The score is the number of such queries. `[A]`, `#A`, `found in A`, `A's director`, `identified above` point; the
+    `A` of `vitamin A` does not.
     """
     ids = {node.node_id for node in episode.plan_nodes}
     pointing = [node.query for node in episode.plan_nodes if points_elsewhere(node.query, ids)]
@@ -153,8 +152,8 @@ def unread_figure(episode: SearchEpisode, row: BundleQuestion) -> Verdict:
 
 def picked_options(episode: SearchEpisode) -> Verdict:
     """Reject an episode whose queries name some of the options and not the others: it chooses before anything is read.
-
-    Score: the options that no query names, where some are named. Options that the question itself names do not count.
+    The score is the number of options that no query names, where some are named. Options that the question itself names
+    do not count.
     """
     options = [option for option in episode.options if not mentions(episode.question, option)]
     unnamed = [option for option in options if not any(mentions(query, option) for query in _queries(episode))]
@@ -199,9 +198,8 @@ def one_search_suffices(episode: SearchEpisode, row: BundleQuestion) -> Verdict:
 
 
 def count_idle_searches(episode: SearchEpisode, row: BundleQuestion) -> int:
-    """Count the searches that bring no new evidence, as far as there are more searches than hops.
-
-    An agent that plans one search for each fact could not know that the first would bring two facts.
+    """Count the searches that find no new evidence beyond the number of hops. An agent that plans one search for each
+    fact could not know that the first would find two facts.
     """
     found: set[str] = set()
     idle = 0
@@ -213,18 +211,18 @@ def count_idle_searches(episode: SearchEpisode, row: BundleQuestion) -> int:
 
 
 def count_needless_edges(episode: SearchEpisode, row: BundleQuestion) -> int:
-    """Count the edges of a plan beyond those of the question's own: all of them where its hops can be looked up side by
-    side.
+    """Count the edges of a plan beyond those of the question's gold plan; all of them where its hops can be looked up
+    independently.
     """
     return max(0, len(episode.plan_edges) - len(row.dag_edges))
 
 
 def gold_in_episode(episode: SearchEpisode, row: BundleQuestion, *, most: float) -> Verdict:
-    """Reject a gold plan whose queries use what only the gold documents say; `filters.bundles.gold_in_queries` has the
-    score.
+    """Reject a gold plan whose queries use words that only the gold documents have; the score is that of
+    `filters.bundles.gold_in_queries`.
 
-    It would teach to search with words that no agent can have. Draws are ranked by it: what a model guesses of a title
-    is its own knowledge, and the cleanest draw is kept. Titles are those of the passages that bring evidence.
+    Such a plan would teach to search with words that no agent can have. An agent's own draws are ranked by it instead:
+    what a model guesses of a title is its own knowledge. Titles are those of the passages with the evidence.
     """
     evidence = [hop.evidence for hop in row.hops]
     gold = {hop.document_id for hop in row.hops}
@@ -235,9 +233,8 @@ def gold_in_episode(episode: SearchEpisode, row: BundleQuestion, *, most: float)
 
 
 def names_the_missing(episode: SearchEpisode, row: BundleQuestion) -> bool:
-    """Say whether the thought before the search says what each search is for, and what of it the question wants.
-
-    "Two papers are needed" does not: it shares no word with a query, and with the question it shares names at most.
+    """Tell whether the thought before the search says what each search is for, and what the question asks of it. "Two
+    papers are needed" does not: it shares no word with a query, and with the question it shares names at most.
     """
     said = content_stems(episode.thought)
     wanted = content_stems(" ".join(word for word in row.question.split() if word.islower()))
@@ -245,11 +242,11 @@ def names_the_missing(episode: SearchEpisode, row: BundleQuestion) -> bool:
 
 
 def unfounded_thought(thought: str, row: BundleQuestion, plan: SearchPlan, *, max_words: int) -> Verdict:
-    """Reject a thought before a search that says what is not known yet, or is no plain paragraph.
+    """Reject a thought before a search that says what is not known yet, or is not a plain paragraph. The score is its
+    number of faults.
 
-    Score: how many faults it has. Known are the question, its options, the queries of the plan, and words for bodies
-    and offices. The answer may not stand in it, nor may names and numbers that stand in nothing known, tags, or more
-    than `max_words`.
+    Known are the question, its options, the queries of the plan, and words for bodies and offices. Faults are the
+    answer, names and numbers that are not known, tags, and more than `max_words` words.
     """
     known = [row.question, *row.options, *(node.query for node in plan.nodes), *(node.node_id for node in plan.nodes)]
     faults = [*find_unseen_names(thought, [*known, *TOOLS, _BODIES])]
@@ -283,7 +280,7 @@ def _golds(row: BundleQuestion) -> tuple[str, ...]:
 
 
 def points_elsewhere(query: str, ids: Collection[str]) -> bool:
-    """Say whether a query points to what another search of its plan finds. `ids`: those of the plan's nodes."""
+    """Tell whether a query points to what another search of its plan finds. `ids` are those of the plan's nodes."""
     if _POINTS_BACK.search(query):
         return True
     return any(found["id"] in ids for pointer in _POINTERS for found in pointer.finditer(query))

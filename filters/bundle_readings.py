@@ -74,12 +74,13 @@ class BundleFilterConfig:
 
 
 class DocumentReader(Protocol):
-    """A model that answers from documents or, without any, from what it knows. It may say that it does not know."""
+    """A model that answers from the documents it is given or, without any, from memory. It may say that it does not
+    know.
+    """
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
-        """Answer a question. `sample`: number of the draw.
-
-        None when the reply was cut: then it is no answer, right or wrong.
+        """Answer a question from these documents. `sample` is the number of the draw. Returns None when the reply was
+        cut: then it is no answer, right or wrong.
         """
         ...
 
@@ -91,10 +92,8 @@ async def judge_question(
     config: BundleFilterConfig,
     scorer: AnswerScorer | None = None,
 ) -> list[Verdict]:
-    """Return the verdicts of all filters that ask no model, and of those that do up to the first that rejects.
-
-    The reader is called only for questions that pass the filters without a model. `scorer`: by default one without a
-    judge.
+    """Return the verdicts of all filters that need no model, and then of those that do, up to the first that rejects.
+    The reader is called only for questions that pass the filters without a model. The default `scorer` has no judge.
     """
     documents = {document.id: document for document in item.documents}
     verdicts = judge_unread(row, item.bundle, documents, since=config.since)
@@ -113,7 +112,7 @@ async def judge_question(
 
 @dataclass(frozen=True, slots=True)
 class ScoredReply:
-    """A reply and its score."""
+    """A reader's reply and its score."""
 
     reply: str | None
     score: float | None
@@ -123,7 +122,7 @@ class ScoredReply:
 
 @dataclass(slots=True, kw_only=True)
 class MeasuredQuestion:
-    """A question with all that it is measured by."""
+    """A question with the reader, the scorer and the limits by which it is measured."""
 
     row: BundleQuestion
     reader: DocumentReader
@@ -135,7 +134,7 @@ class MeasuredQuestion:
     """
 
     async def draw(self, documents: Sequence[SourceDocument], sample: int) -> ScoredReply:
-        """Draw one reply from these documents, and score it."""
+        """Draw one reply from these documents and return it with its score."""
         reply = await self.reader.answer(self.row, documents, sample)
         if reply is None:
             return ScoredReply(None, None, False)
@@ -145,11 +144,10 @@ class MeasuredQuestion:
     async def draws_until_wrong(
         self, documents: Sequence[SourceDocument], least: int = 1, *, guesses: bool = False
     ) -> list[ScoredReply]:
-        """Draw replies until one is not right; of several correct options it has to name all and no other.
+        """Draw replies until one is not right; where several options are correct, a right reply names all and no other.
 
-        As many right ones as guessing rarely gets show that the documents suffice. For a reader that does not guess
-        where nothing is known, `right_reads` are enough. `least`: fewest draws. `guesses`: whether the reader is asked
-        to guess.
+        Drawing ends after as many right replies as guessing rarely gives, or after `right_reads` of a reader that says
+        when it does not know. `least` is the minimal number of draws; `guesses` asks the reader to guess.
         """
         draws: list[ScoredReply] = []
         needed = right_draws_needed(guess_rate(self.row), self.config.most_chance)
@@ -250,9 +248,8 @@ async def fewer_documents_suffice(asked: MeasuredQuestion, documents: Sequence[S
 
 
 def guess_rate(row: BundleQuestion) -> float:
-    """Return how often a guess is right that knows the form: one option, or one of the sets that may be correct.
-
-    0 for open questions, a half where they name both sides.
+    """Return the chance that a guess is right that knows the form of the answer: one option, or one of the sets that
+    may be correct. 0 for open questions, a half where they name both sides.
     """
     count = len(row.options)
     if not count:
@@ -264,7 +261,9 @@ def guess_rate(row: BundleQuestion) -> float:
 
 
 def right_draws_needed(chance: float, most_chance: float) -> int:
-    """Return how many right replies in a row guessing gives at most so often; 1 where nobody can guess."""
+    """Return the least number of right replies in a row that guessing gives with a probability of at most
+    `most_chance`; 1 where nobody can guess.
+    """
     needed = 1
     while chance**needed > most_chance:
         needed += 1
@@ -272,10 +271,10 @@ def right_draws_needed(chance: float, most_chance: float) -> int:
 
 
 def hits_needed(samples: int, chance: float, config: BundleFilterConfig) -> int:
-    """Return how many of so many draws have to be right to show that a model knows the answer.
+    """Return how many of `samples` draws must be right to show that a model knows the answer.
 
-    This is the fewest whose share, corrected for chance, is `known_rate`, and which guessing reaches in at most
-    `most_chance` of all cases; all of them when no number is so rare.
+    This is the smallest number whose share, corrected for chance, is `known_rate` and which guessing reaches with a
+    probability of at most `most_chance`; all of them when there is none.
     """
     for hits in range(1, samples + 1):
         rate = (hits / samples - chance) / (1 - chance)
@@ -286,10 +285,11 @@ def hits_needed(samples: int, chance: float, config: BundleFilterConfig) -> int:
 
 
 def closed_book_draws(chance: float, config: BundleFilterConfig) -> int:
-    """Return the most draws without documents: `closed_book_samples`, or as many more as find enough of what is known.
+    """Return the maximal number of draws without documents: `closed_book_samples`, or as many more as detect enough of
+    what is known.
 
     Guessing among four options rarely gets three of three right, and a model that knows the answer in seven of ten
-    draws gets them in less than half of all cases. Four of five are as rare for guessing, and more common for such a
+    draws does so in less than half of all cases. Four of five are as rare for guessing, and more common for such a
     model.
     """
     samples = config.closed_book_samples

@@ -1,5 +1,5 @@
-"""Reasons to reject a bundle's question as a twin of another: both ask the same, find out the same, or rest on the same
-fact.
+"""Reasons to reject a bundle's question because it duplicates another: both ask the same, find out the same, or rest on
+the same fact.
 """
 
 from __future__ import annotations
@@ -55,10 +55,11 @@ def duplicate_question(row: BundleQuestion, vector: np.ndarray, earlier: Sequenc
 
 
 def has_same_bridge(row: BundleQuestion, other: BundleQuestion) -> bool:
-    """Say whether two chains of one bundle join their documents by the same thing, perhaps with their roles exchanged.
+    """Tell whether two chains of one bundle join their documents by the same thing, perhaps with the documents' roles
+    exchanged.
 
-    The bridge is what the quotes of a question's hops have in common and its own words do not have. Where one document
-    names a benchmark and the other gives its figure, both questions hold everything but the benchmark's name.
+    That thing is what the quotes of a question's hops have in common and the question does not mention. Where one
+    document names a benchmark and the other gives its figure, both questions hold everything but the benchmark's name.
     """
     if row.bundle_id != other.bundle_id or not (row.dag_edges and other.dag_edges):
         return False
@@ -90,9 +91,8 @@ def sibling_answer(row: BundleQuestion, accepted: Sequence[BundleQuestion]) -> V
 
 
 def is_same_answer(row: BundleQuestion, other: BundleQuestion) -> bool:
-    """Say whether two questions have one answer: one says the other in whole words.
-
-    An answer longer than a fact only says something about it.
+    """Tell whether two questions have the same answer: one answer contains the other in whole words. An answer longer
+    than a fact does not count.
     """
     if "factual" not in (row.type, other.type) and f1(row.answer, [other.answer]) >= _CAUSE_AGREES:
         return True

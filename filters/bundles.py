@@ -1,4 +1,5 @@
-"""Reasons to reject a bundle's question that can be seen without a model; `bundle_readings` has those that ask one.
+"""Reasons to reject a bundle's question that need no model (`bundle_readings` has those that do), contamination by
+benchmarks included.
 
 To them belongs that a named benchmark asks the question too: by shared word n-grams, or by meaning.
 """
@@ -52,7 +53,7 @@ _LONGEST_FACT, _LONGEST_CAUSE = 15, 80
 def judge_unread(
     row: BundleQuestion, bundle: Bundle, documents: Mapping[str, SourceDocument], *, since: str | None
 ) -> list[Verdict]:
-    """Return the verdicts of all filters that ask no model. `documents`: those of the bundle by id."""
+    """Return the verdicts of all filters that need no model. `documents` are those of the bundle by id."""
     titles = [documents[hop.document_id].title for hop in row.hops if hop.document_id in documents]
     return [
         unsupported_quote(row, documents),
@@ -71,7 +72,7 @@ def judge_unread(
 
 
 def unsupported_quote(row: BundleQuestion, documents: Mapping[str, SourceDocument]) -> Verdict:
-    """Reject a question whose evidence does not stand in its document, word for word, up to case and punctuation.
+    """Reject a question whose evidence does not occur in its document, word for word.
 
     Case and punctuation are ignored, as when searches are compared with the evidence later (`evidence_recall`): models
     straighten quotation marks and dashes. Score: share of the hops whose quote, of three words or more, occurs in their
@@ -86,9 +87,8 @@ def unsupported_quote(row: BundleQuestion, documents: Mapping[str, SourceDocumen
 
 
 def too_few_documents(row: BundleQuestion, bundle: Bundle) -> Verdict:
-    """Reject a question whose hops do not join two documents of their bundle.
-
-    Score: how many of its documents they quote.
+    """Reject a question whose hops do not join two documents of their bundle. The score is the number of documents they
+    quote.
     """
     used = {hop.document_id for hop in row.hops}
     strange = used - set(bundle.document_ids)
@@ -172,9 +172,8 @@ def calculated(row: BundleQuestion) -> Verdict:
 
 
 def poor_question(fault: str) -> Verdict:
-    """Reject a question with which an editor finds fault: it is two questions, nobody would ask it …
-
-    Score: 1 for no fault.
+    """Reject a question in which an editing model found the given fault, such as two questions in one. The score is 1
+    without a fault, else 0.
     """
     return Verdict(keep=not fault, reason="poor_question", score=float(not fault), detail=fault)
 
@@ -352,7 +351,7 @@ def _choice_problem(row: BundleQuestion) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmarks:
-    """Questions of benchmarks, on which nothing may be trained."""
+    """Questions of published benchmarks, which no training question may repeat."""
 
     questions: tuple[str, ...]
     names: tuple[str, ...]

@@ -1,9 +1,10 @@
-"""The facts that an answer rests on, and whether what was read states one plainly: of whom, which relation, what.
+"""Find the facts that an answer rests on, and tell whether a text that was read states one plainly: its subject,
+relation and answer.
 
-A word of an answer stands in most passages about its subject, so that words cannot tell a reading from a guess: "born
-Gustav Gründgens, was artistic director of theatres in Düsseldorf" does not say where he was born. Where a sentence is
-nothing but the statement, subject, relation and answer in one of a few plain forms, nobody has to be asked. All others
-are read: a reading costs a call, and what is taken for stated and is not lets a guess through.
+The words of an answer occur in most passages about its subject, so that words alone cannot tell reading from guessing:
+"born Gustav Gründgens, was artistic director of theatres in Düsseldorf" does not say where he was born. Where a
+sentence consists of subject, relation and answer in one of a few plain forms, no model has to be asked. All others are
+read by a model: that costs a call, but a wrong "stated" would let a guess through.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ direct?"). `at`: where or when it was ("Where was X born?").
 
 @dataclass(frozen=True, slots=True)
 class SoughtFact:
-    """A fact that was to be looked up."""
+    """A fact that an agent had to look up: its question, its answer, and the facts it refers to."""
 
     question: str
     """The question that asks for the fact by itself: the answers that it rests on are filled in."""
@@ -117,15 +118,15 @@ def answering_facts(question: str, names: Sequence[str], hops: Sequence[Hop]) ->
 
 
 def subjects_of(fact: SoughtFact) -> list[str]:
-    """Return what the fact is asked of: the answers that it rests on, or else the names in its question, bare numbers
-    aside.
+    """Return the subjects of a fact: the answers of earlier facts that it refers to, or else the names in its question,
+    bare numbers aside.
     """
     named = [each for each in names_in(fact.question) if any(map(str.isalpha, each))]
     return [each for each in fact.given if each.strip()] or named
 
 
 def compared_hops(hops: Sequence[Hop]) -> tuple[int, ...]:
-    """Return the hops, from 1, whose answers the last hop compares to draw its own; none where the last hop is looked
+    """Return the numbers (from 1) of the hops whose answers the last hop compares; empty where the last hop is looked
     up.
     """
     if not hops:
@@ -154,11 +155,10 @@ def unsettled_facts(
 
 
 def is_plainly_stated(fact: SoughtFact, passages: Sequence[Passage], triples: Sequence[KgTriple] = ()) -> bool:
-    """Say whether a sentence, or a triple, is nothing but this fact: what is asked about, in which relation, and the
-    answer.
+    """Tell whether a sentence or a triple consists of this fact alone: its subject, its relation and its answer.
 
-    No sentence states yes or no plainly. "He" and "it" are the title, unless two titles are namesakes, or somebody else
-    was named before.
+    No sentence states yes or no plainly. "He" and "it" stand for the title, unless two titles are namesakes, or
+    somebody else was named before.
     """
     names = [name for name in fact.names if name.strip()]
     if any(map(is_never_quoted, names)):
@@ -236,7 +236,7 @@ def forms_of(relation: str) -> frozenset[str]:
 
 
 def names_in(question: str) -> list[str]:
-    """Return the names and numbers of a question after its first word, each with the small words within it."""
+    """Return the names and numbers in a question after its first word, together with small words inside a name."""
     names: list[str] = []
     tokens = list(_WORD.finditer(question))
     begins = [n > 0 and (token[0][0].isupper() or token[0][0].isdigit()) for n, token in enumerate(tokens)]
@@ -255,7 +255,7 @@ def names_in(question: str) -> list[str]:
 
 
 def names_asked(query: str) -> list[str]:
-    """Return the names and numbers of a query, which may begin with one, as no question does."""
+    """Return the names and numbers in a query, which, unlike a question, may begin with one."""
     begins = query.split(maxsplit=1)[:1]
     return names_in(query if {word.casefold() for word in begins} <= COMMON_WORDS else f"x {query}")
 

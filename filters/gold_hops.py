@@ -1,4 +1,4 @@
-"""Comparison of a trajectory's answers with the gold decomposition: which hops they answer, and in what order."""
+"""Compare a trajectory's answers with the gold decomposition: which of its hops they answer, and in what order."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from trailforge.schemas import Plan, Question, Step, Trajectory
 
 
 def follows_gold(steps: Sequence[Step], question: Question) -> bool | None:
-    """Say whether the accepted answers are those of the gold decomposition, each found after those it rests on.
-
-    A hop whose answer stands in the question has nothing left to be found. None where no decomposition is known.
+    """Tell whether the accepted answers are those of the gold decomposition, each found after those it depends on. A
+    hop whose answer stands in the question needs no finding. None where no decomposition is known.
     """
     golds = golds_of_hops(question)
     if not golds:
@@ -45,12 +44,12 @@ def hops_found(accepted: Sequence[Step], question: Question) -> list[list[int]]:
 
 
 def own_hop(step: Step, question: Question, gold_wording: Sequence[str] = ()) -> int | None:
-    """Return the gold hop, 0-based, whose very question a step asks, whatever plan it is from; None when it asks no
+    """Return the gold hop (from 0) whose question a step asks, whatever plan the step is from; None when it asks no
     hop's.
 
-    The step is known by its text where that stands by itself or, with the gold answers filled in, is what was searched
-    for. A text with `#k` in it is a hop's only at the hop's place. `gold_wording`: the hops' questions in other words,
-    in which a plan made from the gold decomposition asks them.
+    The step is recognised by its text where that stands by itself or, with the gold answers filled in, is what was
+    searched for. A text with `#k` in it is a hop's only at the hop's place. `gold_wording` has the hops' questions in
+    other words, in which a plan made from the gold decomposition asks them.
     """
     plan = gold_plan(question.decomposition).sub_questions
     answers = {number: hop.answer for number, hop in enumerate(question.decomposition, start=1)}
@@ -73,8 +72,9 @@ def gold_wording(row: Trajectory) -> Sequence[str]:
 
 
 def missed_hop(step: Step, question: Question, gold_wording: Sequence[str] = ()) -> int | None:
-    """Return the gold hop, 0-based, whose very question a step asks and answers otherwise; None where there is none.
-    See `own_hop`."""
+    """Return the gold hop (from 0) whose question a step asks but answers wrongly; None where there is none. See
+    `own_hop`.
+    """
     hop = own_hop(step, question, gold_wording)
     return None if hop is None or _is_one_of(step.answer, golds_of_hops(question)[hop]) else hop
 
@@ -101,9 +101,9 @@ def unfound_hops(steps: Sequence[Step], question: Question) -> list[int]:
 
 
 def misplaced_hops(steps: Sequence[Step], question: Question) -> list[int]:
-    """Return the hops, 0-based, whose answer was found where it cannot be theirs.
+    """Return the hops (from 0) whose answer was found where it cannot be theirs.
 
-    That is before the answers that its `#k` refer to; or, for two hops that do not rest on each other, each by the
+    That is before the answers that its `#k` refer to; or, for two hops that do not depend on each other, each by the
     sub-question of the other.
     """
     accepted = [step for step in steps if not step.is_mistake]

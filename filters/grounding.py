@@ -1,4 +1,6 @@
-"""Rules that say, by their words, whether an answer follows from what was read or from what was found before."""
+"""Decide by comparing words whether an answer follows from the passages that were read, or from answers found
+before.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +50,11 @@ _STEM = 5
 
 
 def is_grounded(step: Step, earlier: Sequence[Step] = (), also: Sequence[str] = ()) -> bool:
-    """Say whether a passage of the step supports its answer, or the answer follows from those found before.
+    """Tell whether a passage of the step supports its answer, or the answer follows from those found before.
 
     An answer that the model itself says is from memory is not grounded: the model reads a relation ("died in") where
-    words alone see two names. `earlier`: the accepted steps before it. `also`: shorter answers that say the same, each
-    as good as the step's own: "march" for "Margraviate (frontier march)".
+    words alone see two names. `earlier` are the accepted steps before it. `also` are shorter answers that mean the
+    same: "march" for "Margraviate (frontier march)".
     """
     if step.from_memory:
         return False
@@ -64,8 +66,8 @@ def is_grounded(step: Step, earlier: Sequence[Step] = (), also: Sequence[str] = 
 
 
 def why_ungrounded(step: Step) -> str:
-    """Say in one clause why an answer is not grounded: it is from memory, in no passage, or in none about what was
-    asked.
+    """Say in one clause why an answer is not grounded: it is from memory, in no passage, or in none about the
+    subject.
     """
     if step.from_memory:
         return f"{step.answer!r} is from memory"
@@ -75,21 +77,19 @@ def why_ungrounded(step: Step) -> str:
 
 
 def supports(passage: Passage | Document, query: str, answer: str, given: Collection[str] = ()) -> bool:
-    """Say whether a passage states the answer, and speaks of what the query asks about.
+    """Tell whether a passage states the answer and is about what the query asks.
 
-    Each of the answers that the query was given must be named in it, by one of its words, and so must one of the
-    query's names and numbers, or half of all its words. In a query without capitals the passage's title is a name. An
-    alias or a pronoun in the place of all of them is not recognised: 2 in 100 of the gold paragraphs of MuSiQue's hops
-    are not taken for support.
+    Each of the `given` answers that the query builds on must be named in it, by one of its words, and so must one of
+    the query's names and numbers, or half of all its words. In a query without capitals the passage's title is a name.
+    A passage that uses an alias or a pronoun throughout is not recognised: 2 in 100 of the gold paragraphs of MuSiQue's
+    hops are not taken for support.
     """
     return says(passage, answer) and speaks_of(passage, query, given)
 
 
 def bears_out(passage: Passage, quote: str, query: str, answer: str, given: Collection[str] = ()) -> bool:
-    """Say whether a quote from a passage, or its title, has a word of the answer, and the passage speaks of what is
-    asked.
-
-    What the words say of the two is not checked.
+    """Tell whether a quote from a passage, or its title, has a word of the answer, and the passage is about what is
+    asked. What the words say of the two is not checked.
     """
     cited = _Words(_text_of(replace(passage, text=quote)))
     has_answer = says(replace(passage, text=quote), answer) or cited.count(_words(answer)) > 0
@@ -97,10 +97,10 @@ def bears_out(passage: Passage, quote: str, query: str, answer: str, given: Coll
 
 
 def says(passage: Passage | Document, answer: str) -> bool:
-    """Say whether a passage has the answer, whatever it says of it.
+    """Tell whether a passage contains the answer, whatever it says of it.
 
-    A list is there when all of its things are, in any order; a number and what it counts may stand either way round:
-    "third season" is "season 3". A country counts by each of its names, but not by its people's: the USSR is the Soviet
+    A list is contained when all of its items are, in any order; a number and what it counts may be turned round: "third
+    season" is "season 3". A country may have any of its names, but not that of its people: the USSR is the Soviet
     Union, but a French writer need not be in France.
     """
     text = _text_of(passage)
@@ -109,11 +109,11 @@ def says(passage: Passage | Document, answer: str) -> bool:
 
 
 def tells_of(passage: Passage | Document, answer: str, subjects: Collection[str]) -> bool:
-    """Say whether a passage says an answer of one of the subjects, and not of something else that it is about.
+    """Tell whether a passage says the answer of one of the subjects, and not of something else that it is about.
 
-    Its title is the subject, or its title is the answer and its text names the subject; or a sentence that says the
-    answer names the subject, or the sentence before it does. What a people is called ("American") stands beside
-    anything: a sentence has to begin with the subject.
+    Its title is the subject, or its title is the answer and its text names the subject; or a sentence with the answer
+    names the subject, or the sentence before it does. An adjective of nationality ("American") stands beside anything:
+    its sentence has to begin with the subject.
     """
     text = _text_of(passage)
     if not says(passage, answer):
@@ -139,8 +139,8 @@ def _is_named(subject: str, text: str) -> bool:
 
 
 def says_in_other_form(passage: Passage | Document, answer: str) -> bool:
-    """Say whether a passage has all words of an answer, some in another form: "Western European powers" for "Western
-    Europe", or "Hormann" for "Horman". Figures have no other form.
+    """Tell whether a passage has all words of an answer, some in another form: "Western European powers" for "Western
+    Europe", or "Hormann" for "Horman". Numbers have no other form.
     """
     words = _words(answer)
     is_figure = any(map(str.isdigit, answer))
@@ -148,7 +148,7 @@ def says_in_other_form(passage: Passage | Document, answer: str) -> bool:
 
 
 def is_title_of_gold(answer: str, passages: Iterable[Passage | Document], golds: Sequence[str]) -> bool:
-    """Say whether an answer is the title of a passage that was read, whose text begins with a gold answer.
+    """Tell whether an answer is the title of a passage that was read, whose text begins with a gold answer.
 
     Then the answer is the corpus' spelling: "Tumi Inc." of the passage "Tumi Holdings, Inc., is …", "Anna Amalie" of
     one on "Anna Amalia (born …". The title has to share a word with the gold answer, so that what a passage begins with
@@ -186,7 +186,7 @@ def _with_parted(text: str) -> str:
 
 
 def speaks_of(passage: Passage | Document, query: str, given: Collection[str] = ()) -> bool:
-    """Say whether a passage speaks of what the query asks about. See `supports`."""
+    """Tell whether a passage is about what the query asks; the rules are in `supports`."""
     there = _Words(_text_of(passage))
     if not all(there.count(_words(each)) for each in given if _words(each)):
         return False
@@ -198,7 +198,7 @@ def speaks_of(passage: Passage | Document, query: str, given: Collection[str] = 
 
 
 def says_turned(text: str, answer: str) -> bool:
-    """Say whether a text has a number and what it counts the other way round: "season three" for "third season"."""
+    """Tell whether a text has a number and what it counts the other way round: "season three" for "third season"."""
     words = spell_in_figures(fold(answer)).split()
     if len(words) != 2 or sum(map(is_number, words)) != 1:
         return False
@@ -227,7 +227,7 @@ def list_items(answer: str) -> list[str]:
 
 
 def is_computed(step: Step, earlier: Sequence[Step]) -> bool:
-    """Say whether the answer follows from the earlier ones, so that no text has to say it.
+    """Tell whether the answer follows from the earlier ones, so that no text has to say it.
 
     That holds for yes, no, both and neither; one of the things that a choice is made between; a count of what an
     earlier answer lists; a difference or a sum of two numbers that the query was given (an age may be one less).
@@ -254,7 +254,7 @@ def _is_reckoned(step: Step, given: Sequence[str]) -> bool:
 
 
 def given_answers(step: Step, earlier: Sequence[Step]) -> list[str]:
-    """Return the answers that the step refers to; where two steps are at one place, the later one's."""
+    """Return the answers that the step refers to; where two steps hold the same place in the plan, the later one's."""
     answers = {each.index + 1: each.answer for each in earlier}
     return [answers[place] for place in dict.fromkeys(references(step.sub_question)) if place in answers]
 
@@ -281,10 +281,9 @@ def _words(text: str) -> set[str]:
 
 
 def shown_at(steps: Sequence[Step], place: int) -> int | None:
-    """Return the last step before the one at `place` that showed the first passage that supports its answer; None: none
-    did.
-
-    None, too, for a mistake, for a step that mends one, and for an answer that follows from earlier answers.
+    """Return the last step before the one at `place` that showed the first passage supporting its answer; None when
+    there is none. None, too, for a mistake, for a step that mends one, and for an answer that follows from earlier
+    answers.
     """
     step, before = steps[place], steps[:place]
     accepted = [earlier for earlier in before if not earlier.is_mistake]

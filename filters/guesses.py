@@ -1,5 +1,5 @@
-"""Detection of agents' guesses: what a query names that was not read, and what a last turn admits, whatever passages
-have.
+"""Detect an agent's guesses: names in a query that it has not read, and admissions in its last turn, whatever the
+passages say.
 
 A last turn that says where the answer is from, or that it is nowhere said, is better evidence than the words of
 passages, which mention most answers somewhere. Four kinds are heard, clause by clause: that nothing states what is
@@ -116,12 +116,12 @@ def find_unread_name(
     rules: Sequence[str] = (),
     years: bool = True,
 ) -> str:
-    """Return what a query names that neither the question nor a text read before it names; empty when there is nothing.
+    """Return a name in a query that neither the question nor a text read before it contains; empty when there is none.
 
-    Names and numbers are looked for, and the answers of `facts` in any case of letters. Such an answer has to have been
-    read of what it is asked of, or of what the query names beside it: "American" in a passage about some other film
-    tells nothing. The words by which the rules tell an agent to ask are known. Without `years` a year says which of
-    several namesakes is meant, and is no claim. `read`: what was given at each place of the episode; the query is made
+    Names and numbers are looked for, and the answers of `facts` whatever their capitals. Such an answer must have been
+    read about its own subject, or about what the query names beside it: "American" in a passage about some other film
+    does not count. Words that the `rules` give an agent are known. Without `years` a year says which of several
+    namesakes is meant, and is no claim. `read` has the passages given at each place of the episode; the query is made
     before `place`.
     """
     texts = [f"{each.title}. {each.text}" for given in read[:place] for each in given]
@@ -148,9 +148,9 @@ def unread_answer(
 ) -> str:
     """Return the name by which a text says the answer of one of the facts before it was read; empty where it does not.
 
-    A query rests on a reading of what the fact is asked of, or of what it names itself. What other words are about
-    cannot be told, so it suffices that they were read anywhere. What stands in the question is known, and yes and no
-    need not be read.
+    A query must rest on a passage about the fact's subject, or about what the query names itself. For other texts,
+    whose subject cannot be told, it is enough that the answer was read anywhere. What stands in the question is known,
+    and yes and no need not be read.
     """
     said = next((name for name in fact.names if mentions(text, name)), "")
     if not said or any(is_never_quoted(name) or mentions(question, name) for name in fact.names):
@@ -202,13 +202,11 @@ def _titled(passage: Passage, fact: SoughtFact) -> list[str]:
 def guarded_facts(
     question: str, names: Sequence[str], hops: Sequence[Hop], bridges: Bridges
 ) -> list[tuple[SoughtFact, bool]]:
-    """Return the facts whose answers no turn may say before they were read, by the rule of `bridges`, each with whether
-    a later search makes a guess of it good.
+    """Return the facts whose answers no turn may say before they were read, each with whether a later search can make
+    up for a guess of it.
 
-    The first fact is the answer itself, by these names.
-
-    A guess is never made good where the last hop compares: to remember when both were born is to answer. Saying a year
-    is saying the date.
+    The first fact is the answer itself, by these names. `bridges` decides on the others. A guess is never made up for
+    where the last hop compares: to remember when both were born is to answer. Saying a year is saying the date.
     """
     deciding, facts = compared_hops(hops), answering_facts(question, names, hops)
     if deciding or not hops:
@@ -224,14 +222,15 @@ def guarded_facts(
 
 
 def count_remembering(turns: Sequence[str]) -> int:
-    """Count the turns that say themselves that they remember or guess something, whatever comes of it."""
+    """Count the turns in which the agent itself says that it remembers or guesses something, whether or not it was
+    right.
+    """
     return sum(bool(_REMEMBERED.search(turn) or _GUESSED.search(turn)) for turn in turns)
 
 
 def admitted_guess(admission: str) -> Verdict:
-    """Reject an episode whose last turn says itself that its answer is a guess, in a clause of `find_admission`.
-
-    Score: 1.0 if it does.
+    """Reject an episode whose last turn itself says that its answer is a guess; `admission` is the clause that
+    `find_admission` returned. Score: 1.0 if there is one.
     """
     return count_faults("admitted_guess", [admission] if admission else [], lambda words: f"it says {words!r}")
 
@@ -246,27 +245,27 @@ def reject_no_search(searches: int) -> Verdict:
 
 
 def reject_unread(named: Sequence[str]) -> Verdict:
-    """Reject as `unread_query` an episode whose queries name what the agent had not read. Score: how many do.
-
-    `named`: each such query with what it names, in words for the detail.
+    """Reject as `unread_query` an episode whose queries name what the agent had not read. The score is their number;
+    `named` lists each such query with what it names, for the detail.
     """
     return count_faults("unread_query", named, str)
 
 
 def reject_early(said: Sequence[tuple[str, str]]) -> Verdict:
-    """Reject as `answer_before_read` an episode in which a turn says the answer, or that of a hop against the rule of
-    `Bridges`, before a text that the agent was given says it. Score: how many turns do.
+    """Reject as `answer_before_read` an episode in which a turn says the answer before a text given to the agent says
+    it.
 
-    `said`: what each such turn says, and the beginning of the turn.
+    The answers of other hops count where the rule of `Bridges` says so. The score is the number of such turns; `said`
+    has for each what it says, and its beginning.
     """
     return count_faults("answer_before_read", said, lambda each: f"{each[0]!r} stands in {each[1][:200]!r}")
 
 
 def reject_ungrounded(answer: str, stating: int, nothing: str) -> Verdict:
-    """Reject as `ungrounded_answer` a final answer that no text which the agent was given states; yes and no pass.
+    """Reject as `ungrounded_answer` a final answer that no text given to the agent states; yes and no pass.
 
-    Score: how many searches, or turns, gave it a text that does (`stating`). `nothing`: what does not say it, in words
-    for the detail.
+    The score is `stating`: how many searches, or turns, gave it a text that does. `nothing` says in the detail what
+    lacks the answer.
     """
     keep = stating > 0 or is_never_quoted(answer)
     detail = "" if keep else f"{nothing} says {answer!r}"
@@ -274,10 +273,10 @@ def reject_ungrounded(answer: str, stating: int, nothing: str) -> Verdict:
 
 
 def find_admission(turn: str, names: Sequence[str], read: Sequence[str] = ()) -> str:
-    """Find the clause by which a last turn admits that it guesses; empty where it does not.
+    """Return the clause by which a last turn admits that it guesses; empty where it does not.
 
-    `names`: the answer, by each of its names. `read`: the texts that were read; what is doubted in their words
-    ("probably born in Rome") is no guess.
+    `names` are the names of the answer. `read` are the texts that were read; a doubt in their words ("probably born in
+    Rome") is no guess.
     """
     thought = _QUOTED.sub(" … ", re.sub(r"<answer>.*", "", turn, flags=re.DOTALL))
     clauses = [clause.strip() for clause in _CLAUSE.split(re.sub(r"</?\w+>", " ", thought)) if clause.strip()]
@@ -340,7 +339,7 @@ def _is_own(found: re.Match[str], read: Sequence[str]) -> bool:
 
 
 def is_unstated(clause: str) -> bool:
-    """Say whether a clause says that what is asked for stands nowhere."""
+    """Tell whether a clause says that what is asked for is nowhere stated."""
     if any(kind.search(clause) for kind in (_ASIDE, _NOTHING_MISSING, _WORDS_MISSING)):
         return False
     return bool(_UNSTATED.search(clause)) or is_abstention(clause)

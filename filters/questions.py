@@ -1,6 +1,4 @@
-"""Rules that say, before any model is called, whether a question can be asked at all: what is stated of it, by which
-sentence.
-"""
+"""Decide before any model is called whether a question can be asked at all, and which sentences state its answers."""
 
 from __future__ import annotations
 
@@ -72,8 +70,8 @@ _MOST_COUNTED = 20
 
 
 def searched_texts(question: Question, *, own_paragraphs: bool) -> tuple[Document, ...]:
-    """Return the texts that an agent may find for a question, as far as the row tells: its paragraphs or, of a corpus,
-    the documents that the question rests on. Empty where that is not known.
+    """Return the texts that an agent may find for a question, as far as the row says: its paragraphs or, for a corpus,
+    its supporting documents. Empty where that is not known.
     """
     if own_paragraphs:
         return question.paragraphs
@@ -116,8 +114,8 @@ def _quote_of_hop(
 
 
 def quote_of(passage: Passage | Document, answer: str) -> str:
-    """Return the first sentence that has an answer; the title where only the title has it; the whole text where no
-    sentence has it.
+    """Return the first sentence that contains an answer; the title where only the title does; the whole text where no
+    single sentence does.
     """
     for sentence in split_sentences(passage.text):
         if says(Document(id="", title="", text=sentence), answer):
@@ -126,8 +124,8 @@ def quote_of(passage: Passage | Document, answer: str) -> str:
 
 
 def counted_noun(question: str) -> str:
-    """Return what a question asks the number of, "sisters" of "How many sisters does …"; empty where it asks
-    for none.
+    """Return the noun whose number a question asks for, such as "sisters" in "How many sisters does …"; empty where it
+    asks for none.
     """
     found = _HOW_MANY.search(question)
     if found is None:
@@ -137,10 +135,10 @@ def counted_noun(question: str) -> str:
 
 
 def stated_count(question: str, golds: Sequence[str], passages: _TEXTS) -> str | None:
-    """Return the sentence that states a number of things; None where none does, so that they have to be counted.
+    """Return the sentence that states how many things there are; None where none does, so that they have to be counted.
 
-    A number is in many a sentence by chance, a small one above all: the sentence has to name what is counted, unless
-    the number is larger than what texts enumerate. The numbers of a date count nothing.
+    A number, above all a small one, is in many sentences by chance: the sentence has to name what is counted, unless
+    the number is larger than what texts enumerate. The numbers of a date do not count.
     """
     stem = fold(counted_noun(question))[:_STEM_OF_COUNTED]
     for passage in passages:
@@ -165,7 +163,7 @@ def _is_beyond_counting(gold: str) -> bool:
 
 
 def follows_from_hops(question: Question) -> bool:
-    """Say whether the answer follows from what the hops found, so that no text has to say it, and the question may.
+    """Tell whether the answer follows from the answers of the hops, so that no text has to state it.
 
     That holds for yes and no, for a choice among things that the question names, and for a comparison or a sum as its
     last hop.
@@ -233,8 +231,8 @@ def doubtful_gold(question: str, golds: Sequence[str]) -> Verdict:
 
 
 def kind_asked_for(question: str) -> str | None:
-    """Return the kind of answer that a question asks for, by its question word and the noun after it; None for most
-    questions.
+    """Return the kind of answer that a question asks for (such as a place or a number), by its question word and the
+    noun after it; None for most questions.
     """
     found = _ASKS_LATE.search(question) or _ASKS_EARLY.search(question.strip())
     if found is None:
@@ -266,9 +264,8 @@ def _is_of_kind(gold: str, kind: str) -> bool:
 
 
 def can_be_asked(question: Question, *, own_paragraphs: bool) -> Verdict:
-    """Return the first reason for which a question is set aside, found by code alone. Score: 0.0 where there is none.
-
-    `own_paragraphs`: whether the question's own paragraphs are what is searched.
+    """Return the first reason that rejects a question by code alone, with the score 0.0 where there is none.
+    `own_paragraphs` says that the question's own paragraphs are what is searched.
     """
     texts = searched_texts(question, own_paragraphs=own_paragraphs)
     named = answer_in_question(question)
@@ -276,9 +273,9 @@ def can_be_asked(question: Question, *, own_paragraphs: bool) -> Verdict:
 
 
 def garbled_places(question: Question, passages: _TEXTS) -> list[str]:
-    """Return what may be garbled, the question or gold sub-questions: a guess by signs that a text was joined by rules.
+    """Return the texts, question or gold sub-questions, that look as if they had been joined wrongly by rules.
 
-    The signs are a question word in mid-sentence, a reference in the place of a common noun, a sub-question that asks
+    The signs are a question word in mid-sentence, a reference in place of a common noun, a sub-question that asks
     or names nothing, or one with a word that is almost, but not quite, one of the question or the passages.
     """
     whole = question.question

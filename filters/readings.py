@@ -1,5 +1,6 @@
-"""Verdicts from what a model read in an episode that was selected: the facts that its answer rests on, and what else
-could be meant."""
+"""Verdicts from a model that read a selected episode once more: whether the facts behind its answer are stated, and what
+else could be meant.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A check that thoughts which a model wrote for a finished trajectory say only what the agent could know at each turn.
+"""Check that thoughts which a model wrote for a finished trajectory say only what the agent could know at each turn.
 
 The steps are facts; the thoughts are written afterwards, by a model that has seen all steps. So each turn is compared
 with what its agent had seen by then: the question, the plan, its own queries, answers and thoughts, the passages found.
@@ -82,12 +82,12 @@ _WHAT_NAMES_DO = frozenset("is was are were has had did does became lies of".spl
 
 
 def unfounded_thoughts(row: Trajectory, *, max_words: int) -> Verdict:
-    """Reject thoughts that say what the agent cannot know yet, or say it out of the order in which it comes to know it.
-    Score: how many faults there are.
+    """Reject thoughts that say what the agent cannot know yet, or in another order than it comes to know it. Score: the
+    number of faults.
 
     Faults are names and numbers that were not seen, answers before they are found, doubts before the mistake is taken
-    back, quotations of nothing, tags, and more than `max_words` in a turn. The row's spans say which answers are
-    claimed and taken back, and in which order; that is compared with its steps.
+    back, quotations of nothing, tags, and more than `max_words` in a turn. Which answers are claimed and taken back,
+    and in which order, is read from the row's spans and compared with its steps.
     """
     try:
         faults = list(_faults(row, max_words))
@@ -180,7 +180,7 @@ def _early_doubts(content: str, spans: Iterable[TextSpan], known: list[str]) -> 
 
 
 def find_tag(thought: str) -> str:
-    """Return the first tag that a thought holds; empty when it holds none."""
+    """Return the first tag that a thought contains; empty when it contains none."""
     found = _TAG.search(thought)
     return found[0] if found else ""
 
@@ -189,7 +189,7 @@ def find_tag(thought: str) -> str:
 
 
 def find_unseen_names(thought: str, known: Sequence[str]) -> Iterator[str]:
-    """Return the names and numbers of a thought that stand in nothing of what is known."""
+    """Yield the names and numbers in a thought that occur in none of the known texts."""
     seen = _seen(tuple(known))
     text = _POSITIONS.sub(lambda found: " " * len(found[0]), thought)
     tokens = list(_TOKEN.finditer(text))
@@ -207,10 +207,8 @@ def find_unseen_names(thought: str, known: Sequence[str]) -> Iterator[str]:
 
 
 def find_unseen_facts(thought: str, known: Sequence[str]) -> Iterator[str]:
-    """Return number words, and lower-case statements about something, that stand in nothing of what is known.
-
-    Words are compared by stems: "adhered" is known where "adheres" is. Words about looking something up say nothing of
-    the world.
+    """Yield number words and lower-case statements in a thought that occur in none of the known texts. Words are
+    compared by stems: "adhered" is known where "adheres" is. Words about looking something up are allowed.
     """
     seen = _seen(tuple(known))
     counted = re.compile(rf"(?:[a-z-]+ +)?(?:{_COUNTED})\b", re.IGNORECASE)
@@ -335,7 +333,7 @@ def _bare_number(word: str) -> str:
 
 
 def country_stems(word: str) -> set[str]:
-    """Return a word, and what is left of it without the endings of countries and of their people: Germany, German."""
+    """Return a word, and its stems without the endings of countries and peoples, by which Germany and German match."""
     cut = (word.removesuffix(ending) for ending in _ENDINGS)
     return {word, *(stem for stem in cut if len(stem) >= _SHORTEST_STEM)}
 
@@ -344,10 +342,8 @@ def country_stems(word: str) -> set[str]:
 
 
 def quotes(text: str, quoted: str) -> bool:
-    """Say whether a text has these words; case, white space, marks around them and kinds of quotation marks do not
-    count.
-
-    What was left out of it, as `…`, may stand between them.
+    """Tell whether a text contains the quoted words, ignoring case, white space, surrounding marks and kinds of
+    quotation marks; `…` in the quote stands for left-out words.
     """
     whole, at = f" {_plain(text)} ", 0
     for part in re.split(r"…|\.\.\.", quoted):

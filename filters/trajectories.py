@@ -1,4 +1,5 @@
-"""Reasons to reject a trajectory.
+"""Reasons to reject a trajectory. `judge_trajectory` applies all filters in order; the first that rejects gives the
+reason.
 
 `judge_trajectory` asks all filters in their order; the first that rejects decides.
 """
@@ -44,7 +45,7 @@ _ORIGINS: dict[Scope, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterConfig:
-    """Which filters a trajectory has to pass, with their limits."""
+    """Which filters a trajectory must pass, with their limits."""
 
     max_tokens: int = 16384
     """Most tokens of a trajectory, as `count_tokens` counts them (the paper trains on 16k, section 4.4)."""
@@ -63,7 +64,9 @@ class FilterConfig:
 def judge_trajectory(
     row: Trajectory, question: Question, earlier: Sequence[Trajectory], config: FilterConfig
 ) -> list[Verdict]:
-    """Return every filter's verdict on one trajectory. `earlier`: the accepted rows of the question before this one."""
+    """Return every filter's verdict on one trajectory. `earlier` are the accepted rows of its question before
+    this one.
+    """
     verdicts = [unrewarded_answer(row), unresolved_reference(row), malformed_conversation(row)]
     if config.grounded:
         verdicts.append(ungrounded_step(row))
@@ -86,9 +89,8 @@ def judge_trajectory(
 
 
 def unrewarded_answer(row: Trajectory) -> Verdict:
-    """Reject a final answer that is not right by the reward that scored the rollout. Score: that reward, 1.0 or 0.0.
-
-    Where a judge was asked about an answer, the row's own reward counts: it says what the judge's score was worth.
+    """Reject a final answer that the reward of the rollout calls wrong. Score: that reward, 1.0 or 0.0. Where a judge
+    was asked, the row's own reward includes its score.
     """
     score = mcts_reward(row.final_answer, (row.answer, *row.answer_aliases))
     if row.judge_score is not None:
@@ -98,9 +100,8 @@ def unrewarded_answer(row: Trajectory) -> Verdict:
 
 
 def unresolved_reference(row: Trajectory) -> Verdict:
-    """Reject a trajectory that searches for `#k`, or for a question whose reference was filled with nothing.
-
-    Score: how many queries do.
+    """Reject a trajectory that searches for `#k`, or whose reference to an earlier answer was replaced by nothing.
+    Score: the number of such queries.
     """
     bad = [step.query for step in row.steps if references(step.query) or not step.passages]
     return count_faults("unresolved_reference", bad, lambda query: f"query {query!r}")
@@ -112,13 +113,13 @@ def malformed_conversation(row: Trajectory) -> Verdict:
 
 
 def ungrounded_step(row: Trajectory) -> Verdict:
-    """Reject a trajectory with an accepted answer that follows from nothing that was read.
+    """Reject a trajectory with an accepted answer that follows from nothing that was read. Score: the share of accepted
+    answers that do follow.
 
-    Score: share of the accepted answers that follow. See `filters.grounding`: a passage has to state it and to speak of
-    what was asked about, or it has to follow from earlier answers. Such rows teach an agent to make answers up. The
-    paper lets the model fall back on its own knowledge; we do not. A mistake may well come from memory, as it is told
-    as a mistake. Where the last answer says a gold answer in more words, it is enough that a passage states the gold
-    answer.
+    By `filters.grounding` a passage has to state the answer and be about what was asked, or the answer follows from
+    earlier ones. Rows without that teach an agent to invent answers. The paper lets the model fall back on its own
+    knowledge; we do not. A mistake may come from memory, since the row shows it as a mistake. Where the last answer
+    says a gold answer in more words, it is enough that a passage states the gold answer.
     """
     accepted = _accepted(row)
     last = accepted[-1].answer if accepted else ""
@@ -157,11 +158,11 @@ def wrong_intermediate(row: Trajectory, question: Question, *, scope: Scope) -> 
 
 
 def hops_out_of_order(row: Trajectory, question: Question) -> Verdict:
-    """Reject a trajectory that finds answers of gold hops in the wrong places. Score: of how many hops.
+    """Reject a trajectory that finds answers of gold hops in the wrong order. Score: the number of such hops.
 
-    A hop's answer has to come after those that it refers to, whatever its plan is: "CBS, so NBC, so February 7" is a
-    wrong chain where the hops are NBC, CBS, February 7, though each of its answers is a hop's. Answers of no hop, and
-    hops that are not found, are another decomposition, and no fault.
+    A hop's answer must come after those that it refers to, whatever the plan: "CBS, so NBC, so February 7" is a wrong
+    chain where the hops are NBC, CBS, February 7, though each answer is a hop's. Answers of no hop, and hops that are
+    not found, belong to another decomposition and are no fault.
     """
     misplaced = [question.decomposition[hop] for hop in misplaced_hops(row.steps, question)]
     return count_faults(
@@ -217,8 +218,8 @@ def circular_step(row: Trajectory) -> Verdict:
 
 
 def same_twice(row: Trajectory) -> Verdict:
-    """Reject a trajectory with a query that names one thing in the place of two: "Which is older, Clemson or Clemson?".
-    Score: how many queries of accepted steps do.
+    """Reject a trajectory with a query that names one thing where two are meant: "Which is older, Clemson or Clemson?".
+    Score: the number of such queries of accepted steps.
 
     Two references of its sub-question were filled with the same answer, so that there is nothing to choose, compare or
     join; whatever is answered was not found by asking it.
@@ -243,12 +244,12 @@ def redundant_search(row: Trajectory, question: Question) -> Verdict:
 
 
 def duplicate_trajectory(row: Trajectory, earlier: Sequence[Trajectory]) -> Verdict:
-    """Reject a trajectory that tells the same as an earlier one of its question: same kind, same finds, same answers.
+    """Reject a trajectory that repeats an earlier one of its question: of the same kind, with the same finds and
+    answers. Score: how many earlier ones it repeats.
 
-    Score: how many earlier ones do. What a search finds counts, not its wording: a query in other words that brings the
-    passages that say the answer shows nothing new, whatever idle ones come with them; nor do the same steps in another
-    order. For a search that is blamed (`retrieval`) all passages count, whatever was read from them. For the last step
-    only the passages count, as its answer is the right one in either trajectory, by this name or another.
+    What a search finds counts, not its wording or order, nor passages without the answer that come with it. For a
+    search that the row blames as a mistake (`retrieval`) all passages count. Of the last step only the passages count,
+    as its answer is right in either trajectory.
     """
     same = [other for other in earlier if _are_alike(other, row)]
     return count_faults("duplicate_trajectory", same, lambda other: f"same as {other.uid}")
@@ -263,12 +264,12 @@ def too_long(row: Trajectory, *, max_tokens: int, max_tool_calls: int) -> Verdic
 
 
 def missing_hop(row: Trajectory, question: Question) -> Verdict:
-    """Reject a trajectory that leaves out a hop of the gold decomposition.
+    """Reject a trajectory that leaves out a hop of the gold decomposition. Score: the share of hops that are found; 1.0
+    where none is known.
 
-    Score: share of the hops that are found; 1.0 where none is known. Such a row answers in one step what takes two, or
-    goes another road altogether. That may well be sound, and what is read has to show it (`ungrounded_step`); but
-    where a weak model answers, a chain of reasoning cannot be told from a lucky guess. `FilterConfig.every_hop` rejects
-    such rows.
+    Such a row answers in one step what takes two, or takes another path. That may be sound if what is read shows it
+    (`ungrounded_step`), but with a weak model a chain of reasoning cannot be told from a lucky guess.
+    `FilterConfig.every_hop` rejects such rows.
     """
     missing = [question.decomposition[hop] for hop in unfound_hops(row.steps, question)]
     detail = f"no step finds {missing[0].answer!r} ({missing[0].question!r})" if missing else ""

@@ -1,4 +1,4 @@
-"""Make runs from a command or a schedule: what a run needs to be executed, and the flows that Prefect starts.
+"""Make runs from a command or a schedule: what it takes to execute a run, and the flows that Prefect starts.
 Prefect's telemetry to outside is off unless switched on."""
 
 import logging
@@ -42,7 +42,7 @@ for _name, _value in {
 
 
 def names_prefect_server() -> bool:
-    """Whether PREFECT_API_URL or Prefect's active profile names a server. Prefect is not loaded for it."""
+    """Tell whether PREFECT_API_URL or Prefect's active profile names a server, without loading Prefect."""
     if "PREFECT_API_URL" in os.environ:
         return bool(os.environ["PREFECT_API_URL"])
     home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()

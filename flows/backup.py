@@ -1,4 +1,4 @@
-"""Copy a run, or a root of windows, also while it works; from the copy a run goes on elsewhere.
+"""Back up a run, or a root of nightly windows, even while it works, so that it can be resumed from the copy elsewhere.
 
 What claims that files are there (receipts, manifests, `window.json`) is copied first, the files next and the ledger
 last: so every file that a claim names was there, and every call behind a row is in the ledger. Files that were
@@ -36,7 +36,7 @@ Shown = Callable[[Iterable[Path], str, int], Iterable[Path]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackedUpFile:
-    """A file of a backup."""
+    """A file of a backup, with its path and hash."""
 
     path: str
     """Path in the folder that was backed up, with `/`; `prefect.db` may be Prefect's database."""
@@ -112,16 +112,21 @@ def restore(backup: Path, out: Path, *, prefect: Path | None = None, shown: Show
 
 
 def read_backup(folder: Path) -> Backup:
-    """Read the list of a backup. Raises `InvalidInput` where there is none, or it names a file outside of its
-    folder."""
+    """Read the list of files in a backup. Raises `InvalidInput` where there is none, or where it names a file outside
+    of its folder.
+    """
     try:
         backup = from_dict(Backup, parse_json((folder / LIST).read_bytes()))
     except (OSError, ValueError, TypeError, InvalidInput) as error:
-        raise InvalidInput(f"no backup of ours ({error})", file=folder / LIST) from error
+        raise InvalidInput(
+            f"no backup of ours ({error}); give a folder that `trailforge backup` wrote", file=folder / LIST
+        ) from error
     for entry in backup.files:
         path = PurePosixPath(entry.path)
         if path.is_absolute() or ".." in path.parts:
-            raise InvalidInput(f"names {entry.path!r}, which is not in the backup", file=folder / LIST)
+            raise InvalidInput(
+                f"names {entry.path!r}, which is not in the backup; make the backup again", file=folder / LIST
+            )
     return backup
 
 
@@ -169,7 +174,9 @@ def _copy_database(path: Path, target: Path) -> None:
         with closing(source), closing(sqlite3.connect(target)) as copy:
             source.backup(copy)
     except sqlite3.Error as error:
-        raise InvalidInput(f"no database of SQLite's that can be read ({error})", file=path) from error
+        raise InvalidInput(
+            f"no database of SQLite's that can be read ({error}); give Prefect's SQLite file", file=path
+        ) from error
 
 
 def _copy_checked(path: Path, target: Path, sha256: str) -> None:
@@ -177,7 +184,7 @@ def _copy_checked(path: Path, target: Path, sha256: str) -> None:
     try:
         shutil.copy2(path, target)
     except FileNotFoundError:
-        raise InvalidInput("missing in the backup", file=path) from None
+        raise InvalidInput("missing in the backup; restore another backup", file=path) from None
     if sha256_of(target) != sha256:
         target.unlink()
-        raise InvalidInput("not as it was backed up (its sha256 differs)", file=path)
+        raise InvalidInput("not as it was backed up (its sha256 differs); restore another backup", file=path)

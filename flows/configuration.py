@@ -1,4 +1,4 @@
-"""Configure a run: a preset with what a person says on top. Neither Prefect nor Beam is loaded for it."""
+"""Configure a run: a preset, with the command line's options over it. Neither Prefect nor Beam is loaded for it."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ C = TypeVar("C", bound=RunConfig)
 
 
 def configured_for_all(preset: str, model: str | None, model_name: str | None) -> dict[str, RunConfig]:
-    """The configuration, as `configuration_of` makes it, of each data set that a preset is for, by the data set's
-    name."""
+    """Return the configuration, as `configuration_of` makes it, of each data set that a preset is for, by the data
+    set's name.
+    """
     return {name: configuration_of(load_dataset(name), preset, model, model_name) for name in datasets_for(preset)}
 
 
 def datasets_for(preset: str) -> list[str]:
-    """The data sets that a preset names; where it names none, those whose configuration it fits.
-
-    Where it fits none, it raises the `InvalidInput` of `read_config` for the data set that knows most of its sections.
+    """Return the data sets that a preset names or, where it names none, those whose configuration it fits. Where it
+    fits none, raises the `InvalidInput` of `read_config` for the data set that knows most of its sections.
     """
     if named := datasets_of(preset):
         return named
@@ -67,10 +67,9 @@ def configuration_of(
     seed: int = 0,
     caps: Caps | None = None,
 ) -> Any:
-    """Configure a run by a preset, what the command line says on top, and the ledger that the environment may name.
-
-    The result is of the class `DataSet.config`. Raises `InvalidInput` for a preset that is not there, or not for
-    this data set, and for a model that cannot be.
+    """Return a run's configuration, of the class `DataSet.config`: the preset, the command line's options over it, and
+    the ledger that the environment may name. Raises `InvalidInput` for a preset that does not exist or is not for this
+    data set, and for an impossible model.
     """
     content = load_preset(preset, dataset.name)  # before the class, whose room may take a second to load
     config = read_config(resolve(dataset.config), content, source=f"preset {preset}")
@@ -101,7 +100,7 @@ def _by_quotas(config: C, inputs: RunInputs, demand: Path) -> tuple[C, RunInputs
     from trailforge.pipelines.sources import read_demand
 
     if not load_dataset(inputs.dataset).takes_demand:
-        raise InvalidInput("is of questions, and none are taken or made here; leave it out", field="demand")
+        raise InvalidInput("asks for questions, and this run neither takes nor makes any; leave it out", field="demand")
     searches, asked = getattr(config, "retrieval", None), read_demand(demand)
     if searches is not None:
         asked = asked.over(searches.kind)
@@ -119,10 +118,11 @@ def leave_out(
     *,
     demand: Path | None = None,
 ) -> tuple[C, RunInputs]:
-    """Leave out of a run what people rejected, what an audit sets aside and what no quota of `demand` asks for; the
-    configuration gets the hashes of the latter two.
+    """Configure a run to skip sources that people rejected, questions that an audit found unanswerable, and questions
+    that no quota of `demand` asks for.
 
-    Raises `InvalidInput` as `read_audited` and `read_demand`, and for a data set that is not made of questions.
+    The configuration gets the hashes of the audit and the demand. Raises what `read_audited` and `read_demand` raise,
+    and `InvalidInput` for a data set that is not made of questions.
     """
     if demand is not None:
         config, inputs = _by_quotas(config, inputs, demand)
@@ -130,7 +130,7 @@ def leave_out(
         from trailforge.pipelines.sources import read_audited
 
         if load_dataset(inputs.dataset).inputs.record is not Question:
-            raise InvalidInput("is of questions, and none are its input here; leave it out", field="audited")
+            raise InvalidInput("sets questions aside, and this run takes none; leave it out", field="audited")
         inputs = replace(inputs, audited=read_audited(audited))
         config = replace(config, audited=inputs.audited.hash)
     if verdicts:
@@ -146,8 +146,7 @@ def leave_out(
 
 
 def find_begun_as(dataset: DataSet, earlier: Settings | None, config: RunConfig) -> str:
-    """The value of `Settings.begun_as` for a run with this configuration that goes on with the earlier run in its
-    folder."""
+    """Return the value of `Settings.begun_as` for a run with this configuration that resumes the run in its folder."""
     if earlier is None or dataset.goes_on is None or earlier.dataset != dataset.name:
         return ""
     if earlier.config_hash == config.hash:
@@ -157,9 +156,8 @@ def find_begun_as(dataset: DataSet, earlier: Settings | None, config: RunConfig)
 
 
 def with_redo(out: Path, config: C, is_asked: bool) -> C:
-    """Count how often cut replies were asked for anew: as the folder's run says, and once more if that is asked now.
-
-    A run that was stopped while it asked anew goes on with the same number.
+    """Return the configuration with the number of times that cut replies were asked for again: as the folder's run
+    says, and one more if that is asked now. A run that was stopped while asking again keeps the number.
     """
     earlier = read_settings(out)
     if earlier is None:
@@ -172,6 +170,8 @@ def with_redo(out: Path, config: C, is_asked: bool) -> C:
 
 
 def manifest_of(out: Path, settings: Settings) -> Manifest | None:
-    """The manifest of the run with these settings, if it is finished. Raises as `read_manifest`."""
+    """Return the manifest of the run with these settings if it is finished, else None. Raises what `read_manifest`
+    raises.
+    """
     manifest = read_manifest(out)
     return manifest if manifest is not None and manifest.run_id == settings.run_id else None

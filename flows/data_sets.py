@@ -1,4 +1,4 @@
-"""Make the flow of every data set: `data_sets.mcts_trajectories` is that of `mcts-trajectories`, and so for any other.
+"""Make the Prefect flow of any data set on demand: `data_sets.mcts_trajectories` is the flow of `mcts-trajectories`.
 
 A flow is made of what its data set declares, when its name is asked for; so a deployment names
 `flows/data_sets.py:<data set>` and a data set of another package has one, too.
@@ -32,8 +32,7 @@ def __getattr__(name: str) -> Flow[..., Manifest]:
 
 @cache
 def flow_of(name: str) -> Flow[..., Manifest]:
-    """Make the flow of a data set. Its parameters are the options of the data set, and the fields of `RunRequest`.
-
+    """Return the Prefect flow of a data set. Its parameters are the data set's options and the fields of `RunRequest`.
     Raises `InvalidInput` for a data set that is not installed.
     """
     dataset = load_dataset(name)

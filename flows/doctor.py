@@ -51,7 +51,7 @@ class PlannedRun:
 
     @property
     def asks_model(self) -> bool:
-        """Whether a stage of the run asks a model."""
+        """Tell whether a stage of the planned run calls a model."""
         stages = load_dataset(self.dataset).stages
         return any(
             stage.asks_model and (stage.is_wanted is None or resolve(stage.is_wanted)(self.config)) for stage in stages
@@ -74,11 +74,11 @@ def examine(
     encoder: str | None = None,
     fetch: bool = False,
 ) -> Iterator[Finding]:
-    """Give one finding after the other, for all data sets that the preset is for; a finding that several share comes
+    """Yield one finding after the other, for all data sets that the preset is for; a finding that several share comes
     once, with their names where it does not concern all.
 
-    `kg`, `documents`, `encoder`: what a run is to be given. `fetch`: first fetch the packaged model and the
-    encoders, with the errors of `fetch_encoders`. Raises `InvalidInput` for a preset that cannot be used.
+    `kg`, `documents` and `encoder` are what the run will be given. `fetch` downloads the packaged model and the
+    encoders first, and raises what `fetch_encoders` raises. Raises `InvalidInput` for a preset that cannot be used.
     """
     yield doctor.extras()
     from trailforge.flows.configuration import configured_for_all
@@ -105,7 +105,9 @@ def examine(
 
 
 def fetch_model() -> Finding:
-    """Fetch the weights of the packaged model where they are missing here. Raises as `fetch_weights`."""
+    """Download the weights of the packaged model if they are missing, and report it. Raises what `fetch_weights`
+    raises.
+    """
     from trailforge.inference.packaged import SMOLLM2
     from trailforge.small_model import fetch_weights
 
@@ -113,7 +115,9 @@ def fetch_model() -> Finding:
 
 
 def fetch_encoders(configs: Iterable[RunConfig]) -> Iterator[Finding]:
-    """Fetch the encoders that the model hub has and this machine lacks. Raises as `fetch_encoder`."""
+    """Download the encoders that this machine lacks from the model hub, and report each. Raises what `fetch_encoder`
+    raises.
+    """
     from trailforge.retrieval.encoders import fetch_encoder
 
     names: dict[str, None] = {}
@@ -125,13 +129,12 @@ def fetch_encoders(configs: Iterable[RunConfig]) -> Iterator[Finding]:
 
 
 def named(found: Finding, names: Collection[str], everyone: Collection[object]) -> Finding:
-    """Add to a finding the names of the runs that it concerns, where it does not concern all."""
+    """Return the finding with the names of the runs that it concerns, where these are not all."""
     return found if len(names) == len(everyone) else replace(found, detail=f"{', '.join(names)}: {found.detail}")
 
 
 def examine_runs(runs: Mapping[str, PlannedRun], *, call: bool) -> Iterator[Found]:
-    """Check all that these runs need for themselves, check by check; a finding that several share comes once.
-    `runs`: by name."""
+    """Check the needs of these runs (`runs`, by name), check by check; a finding that several share comes once."""
     yield from _merged((found, [name]) for name, run in runs.items() for found in _needed_by(run))
     yield from _merged(_servers({name: run.config for name, run in runs.items() if run.asks_model}, call=call))
 
@@ -146,8 +149,9 @@ def _merged(all_found: Iterable[Found]) -> Iterator[Found]:
 
 
 def examine_place(out: Path, ledgers: Iterable[str]) -> Iterator[Finding]:
-    """Check where runs are made, and their ledgers. `ledgers`: URLs; an empty one means the ledger in the run's
-    folder."""
+    """Check the folder in which runs are made, and their ledgers, given as URLs; an empty one means the ledger in the
+    run's folder.
+    """
     yield run_check("disk", lambda: doctor.disk(out))
     for url in dict.fromkeys(ledgers):
         yield run_check("ledger", lambda url=url: _ledger(url, out))
@@ -226,7 +230,9 @@ def _servers(configs: Mapping[str, RunConfig], *, call: bool) -> Iterator[Found]
 
 
 def embedded_model(name: str, *, is_wanted: bool) -> Finding:
-    """Check weights and engine of the model that runs on this machine."""
+    """Check that the weights and the inference engine of the packaged model are there; `is_wanted` says that the run
+    needs them.
+    """
     from trailforge.inference.packaged import PACKAGED_MODELS, SMOLLM2
 
     try:
@@ -239,8 +245,9 @@ def embedded_model(name: str, *, is_wanted: bool) -> Finding:
 
 
 def prefect_server(settings: Settings | None = None) -> Finding:
-    """Check that the named Prefect server answers. Where none is named, runs need no Prefect, and `--prefect` starts
-    a private one."""
+    """Check that the Prefect server in the settings answers. Where none is named, runs need no Prefect, and `--prefect`
+    starts a private one.
+    """
     try:
         from prefect.settings import get_current_settings
     except ImportError:

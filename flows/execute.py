@@ -1,7 +1,7 @@
-"""Take a run from its request to its manifest: take in, run each stage, finish. No Prefect is needed for it.
+"""Execute a run from its request to its manifest: read the input, run each stage, finish. No Prefect is needed for it.
 
-Executing a run again goes on where it stopped: shards with a receipt are not run again, and no call is paid for
-twice. At its start, the folder may hold nothing, a run that goes on, one that is finished, or another one
+Executing a run again continues where it stopped: shards with a receipt are not run again, and no call is paid for
+twice. At its start, the folder may be empty, or hold this run unfinished, this run finished, or another run
 (`prepare`).
 """
 
@@ -73,7 +73,7 @@ STOPPED = "stopped; the same command goes on from here"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """All that a run is asked for; fields that are left out keep the preset's values."""
+    """Everything that a run is asked to do; fields that are left out keep the preset's values."""
 
     dataset: str
     out: Path
@@ -116,7 +116,7 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class StageToRun:
-    """A stage of a run, of which the missing shards are found when it begins."""
+    """A stage of a run; which of its shards are missing is found when it begins."""
 
     stage: Stage
     dataset: DataSet
@@ -129,11 +129,12 @@ class StageToRun:
 
 
 class Driver:
-    """Drives the stages of a run in this process; other drivers replace its methods."""
+    """Runs the stages of a run in this process; subclasses run them elsewhere."""
 
     def run_stage(self, task: StageToRun) -> None:
-        """Run what is missing of a stage, again after an error that may go away: a new try repeats only what is
-        missing."""
+        """Run the missing shards of a stage, retrying after an error that may go away; a retry repeats only what is
+        missing.
+        """
         for retries_left in reversed(range(RETRIES + 1)):
             try:
                 with at_work(task) as run:
@@ -147,7 +148,7 @@ class Driver:
             time.sleep(RETRY_AFTER_S)
 
     def listen(self) -> contextlib.AbstractContextManager[None]:
-        """Open a block for a run, in which a driver may send the run's log elsewhere, too."""
+        """Return a context manager for the time of a run, in which a subclass may copy the run's log elsewhere."""
         return contextlib.nullcontext()
 
     def publish(self, manifest: Manifest) -> None:
@@ -155,8 +156,7 @@ class Driver:
 
 
 def execute(request: RunRequest, driver: Driver | None = None) -> Manifest:
-    """Make a data set in a folder that no other process writes. A finished run stays as it is.
-
+    """Make a data set in a folder that no other process writes, and return its manifest. A finished run stays as it is.
     No server is needed when every shard is finished and only manifest, card or figures are to be written.
     """
     started, out, driver = time.monotonic(), request.out, driver or Driver()
@@ -194,10 +194,8 @@ def execute(request: RunRequest, driver: Driver | None = None) -> Manifest:
 
 
 def check_request(request: RunRequest, dataset: DataSet) -> tuple[RunConfig, RunInputs]:
-    """Make and check configuration and inputs of a run. Nothing heavy is loaded and nothing is written.
-
-    Raises `InvalidInput` for a preset or a file that is not there, and `OutputError` for a folder that cannot be the
-    run's.
+    """Return the checked configuration and inputs of a run, before anything heavy is loaded or written. Raises
+    `InvalidInput` for a preset or a file that does not exist, and `OutputError` for a folder that cannot be the run's.
     """
     check_out(request.out)
     OwnFiles(request.out, dataset).refuse_strangers()
@@ -205,8 +203,9 @@ def check_request(request: RunRequest, dataset: DataSet) -> tuple[RunConfig, Run
 
 
 def check_inputs(request: RunRequest, dataset: DataSet, *, is_run: bool = False) -> tuple[RunConfig, RunInputs]:
-    """As `check_request`, but without a look at the run's folder. `is_run`: all packages that the run imports have
-    to be there."""
+    """Check as `check_request` does, but without looking at the run's folder. `is_run` also requires all packages that
+    the run imports.
+    """
     options = {name: value for name, value in request.options.items() if value is not None}
     check_given(dataset.name, request.preset, request.files, options)
     print_note(
@@ -226,8 +225,9 @@ def check_inputs(request: RunRequest, dataset: DataSet, *, is_run: bool = False)
 
 
 def check_reachable(config: RunConfig, arguments: tuple[str, ...], *, asks_model: bool) -> None:
-    """Check that runner, model server and ledger are there. Raises at once, since no retry helps, before work is
-    done in vain."""
+    """Raise an error when the runner, the model server or the ledger cannot be reached, before any work is done in
+    vain.
+    """
     check_runner(arguments)
     check_workers(arguments, config.ledger, asks_model=asks_model)
     if asks_model and config.model.url != EMBEDDED:
@@ -236,10 +236,8 @@ def check_reachable(config: RunConfig, arguments: tuple[str, ...], *, asks_model
 
 @contextlib.contextmanager
 def embedded_model(config: RunConfig) -> Iterator[RunConfig]:
-    """Start a server of the packaged model for the block, and give the configuration with its URL.
-
-    With a preset for large models, no more calls go out than the server answers at once: others would wait until
-    they are given up. A notice says that each call takes long.
+    """Run a server of the packaged model for the `with` block, and give the configuration with its URL. No more calls
+    are sent at a time than the server answers, and a notice says that each call is slow.
     """
     if config.longest_reply > EMBEDDED_CONTEXT:
         _LOG.log(
@@ -257,9 +255,8 @@ def embedded_model(config: RunConfig) -> Iterator[RunConfig]:
 
 @contextlib.contextmanager
 def at_work(task: StageToRun, report: Callable[[float], None] | None = None) -> Iterator[StageRun | None]:
-    """Give what a stage is run with, and show its progress in the block; None when nothing of it is missing.
-
-    `report` gets the percentage that is done, now and then.
+    """Give what is needed to run a stage, or None when nothing of it is missing, and show progress meanwhile; `report`
+    receives the percentage done.
     """
     out = task.out.absolute()  # workers may stand elsewhere
     if task.stage.asks_model and task.config.caps and is_dask(task.arguments):
@@ -290,9 +287,11 @@ def at_work(task: StageToRun, report: Callable[[float], None] | None = None) -> 
 
 
 def is_mendable(error: object) -> bool:
-    """Whether a retry can mend an error: it helps when a server was away or a worker died; not with wrong input, a
-    full disk or unbalanced books, nor at a cap, nor with a refused key, nor when the client itself has waited for
-    long enough, nor where an encoder or an index is missing."""
+    """Tell whether a retry can help after this error.
+
+    It can when a server was away or a worker died. It cannot after wrong input, a full disk, unbalanced counts, a cap,
+    a refused key, the client's own time limit, or a missing encoder or index.
+    """
     if isinstance(error, ProviderError):
         return isinstance(error, ServerUnavailable)
     if isinstance(error, RetrievalError):
@@ -302,9 +301,8 @@ def is_mendable(error: object) -> bool:
 
 @contextlib.contextmanager
 def at_once(tell: Callable[[], None]) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end the process in the block, with exit code 130 or 143. Ledger and shards survive.
-
-    `tell` is called before the process ends.
+    """Let Ctrl-C and SIGTERM end the process within the `with` block at once, with exit code 130 or 143, after calling
+    `tell`. Ledger and shards survive.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -344,12 +342,11 @@ def prepare(
     replace_run: bool,
     redo_refused: bool = False,
 ) -> tuple[Settings, Manifest | None]:
-    """Take the input in. A run with the same settings goes on, with every shard that is finished, and so does one whose
-    first half is there; a run with other settings is refused.
+    """Read the input of a run, and return its settings and, if the run is finished and whole, its manifest, else None.
 
-    `replace_run`: the rows of another run are removed, its ledger stays. With the settings comes the manifest of a
-    run that is finished and whole; None when something is to be made (again), and damage is reported. A manifest
-    that counts on shards which are to be run goes after the new settings are written: see `OwnFiles.drop_rows`.
+    A run with the same settings is resumed; a folder with a run of other settings is refused unless `replace_run`,
+    which removes that run's rows and keeps its ledger. Damage is reported. A manifest that includes shards still to be
+    run is removed only after the new settings are written: see `OwnFiles.drop_rows`.
     """
     own = OwnFiles(out, dataset)
     try:

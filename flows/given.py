@@ -1,5 +1,6 @@
-"""Check that the files and presets which a run is asked for are there. Nothing heavy is loaded, so that a command
-checks first."""
+"""Check that the files and presets given to a run exist, without loading anything heavy, so that a command can check
+first.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ from trailforge.schemas import InvalidInput
 
 
 def check_given(dataset: str, preset: str, files: Iterable[Path], options: Mapping[str, Any]) -> None:
-    """Check that files, paths among the options, and the preset are there. Raises `InvalidInput` for one that is
-    not."""
+    """Check that the files, the paths among the options, and the preset exist. Raises `InvalidInput` for one that does
+    not.
+    """
     lists = [path for value in options.values() if isinstance(value, list) for path in value if isinstance(path, Path)]
     for path in (*files, *lists):
         if path.is_dir():
@@ -32,14 +34,16 @@ def check_given(dataset: str, preset: str, files: Iterable[Path], options: Mappi
 
 
 def check_named(patterns: Iterable[str]) -> None:
-    """Check that names are files; those with `*`, `?` or `[…]` stand for files to come. Raises `InvalidInput`."""
+    """Check that names are existing files; those with `*`, `?` or `[…]` may match files that come later. Raises
+    `InvalidInput`.
+    """
     for name in patterns:
         if not glob.has_magic(name) and not Path(name).is_file():
             raise InvalidInput("no such file", file=name, field="documents")
 
 
 def check_out(out: Path) -> None:
-    """Check that a folder can be made and written. Raises `OutputError`."""
+    """Check that a folder can be created and written. Raises `OutputError`."""
     with output_errors(out):
         there = next(path for path in (out, *out.absolute().parents) if path.exists() or path.is_symlink())
         if not there.is_dir():

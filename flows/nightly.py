@@ -1,4 +1,4 @@
-"""Make a night's data: the data sets of a window of documents, each by its own flow.
+"""Make one night's data: the data sets of a window of documents, each by its own flow.
 
 Windows of earlier days that are in the same root and not complete are finished first, as they were begun. Of each,
 all that its data sets need is looked for before the first of them is begun (`flows.nights.readiness`). Whatever goes
@@ -47,7 +47,7 @@ _QUESTIONS = "questions"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowSettings:
-    """The settings with which a window is made and which do not decide its rows."""
+    """The settings with which a window is made that do not affect its rows."""
 
     model: str | None
     caps: Caps | None
@@ -173,7 +173,9 @@ def _raise(errors: Sequence[TrailforgeError], breaches: Sequence[str]) -> None:
 
 
 def make_window(folder: Path, plan: WindowPlan, means: WindowSettings) -> Window:
-    """Make what is missing of a window. A complete one stays as it is, and raises no alert again."""
+    """Make whatever is missing of a window and return it. A complete window stays as it is and raises no alert
+    again.
+    """
     with exclusive(folder):
         remove_temporary_files(folder, windows.FILES.__contains__)
         keep_plan(folder, plan)
@@ -211,7 +213,7 @@ class _Making:
         self.breaches: list[Breach] = []
 
     def all(self, taken: TakenDocuments) -> tuple[StageCount, tuple[DataSetFigures, ...]]:
-        """Make them in their order; also the books of the questions that some are asked."""
+        """Make them in their order; also the counts of the questions that some are asked."""
         made: dict[str, DataSetFigures] = {}
         questions: StageCount | None = None
         for make in self._plan.makes:
@@ -285,8 +287,9 @@ class _Making:
 
 @task(name="summarize")
 def summarize(folders: Sequence[Path]) -> None:
-    """Publish the state of this night's windows as the artifact `night-summary`, whose key shows those of all
-    nights."""
+    """Publish the state of this night's windows as the Prefect artifact `night-summary`, whose key keeps those of all
+    nights.
+    """
     of_tonight = [
         window for window in read_windows(folders[-1].parent) if window.day in {each.name for each in folders}
     ]
@@ -296,8 +299,9 @@ def summarize(folders: Sequence[Path]) -> None:
 
 @task(name="alert")
 def alert(breaches: list[Breach], day: str, folder: Path) -> None:
-    """Send an event for each figure outside of its band, and a table of them. After a kill they may be sent once
-    more."""
+    """Send a Prefect event for each figure outside of its band, and publish a table of them. After a kill they may be
+    sent once more.
+    """
     for breach in breaches:
         emit_event(
             event=EVENT,

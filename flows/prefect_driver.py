@@ -41,11 +41,11 @@ class _ToPrefect(logging.Handler):
 
 
 class PrefectDriver(Driver):
-    """Drives the stages of a run as Prefect's tasks. It works in a flow only."""
+    """Runs the stages of a run as Prefect tasks. It works within a flow only."""
 
     @contextlib.contextmanager
     def listen(self) -> Iterator[None]:
-        """Send the run's log to Prefect's log for the block, and to no other: a worker prints both."""
+        """Send the run's log to Prefect's log within the `with` block, and nowhere else, since a worker prints both."""
         handler = _ToPrefect()
         LOGGER.addHandler(handler)
         LOGGER.setLevel(logging.INFO)
@@ -58,11 +58,11 @@ class PrefectDriver(Driver):
             LOGGER.removeHandler(handler)
 
     def run_stage(self, task: StageToRun) -> None:
-        """Run what is missing of a stage, as a task."""
+        """Run the missing shards of a stage, as a Prefect task."""
         run_stage(task.stage.name, task)
 
     def publish(self, manifest: Manifest) -> None:
-        """Publish funnel and cost of a run as artifacts."""
+        """Publish a run's funnel (rows kept by each stage) and its cost as Prefect artifacts."""
         stem = manifest.dataset.replace("_", "-")
         funnel = [
             {
@@ -79,7 +79,7 @@ class PrefectDriver(Driver):
 
 
 def execute_as_flow(request: RunRequest) -> Manifest:
-    """Execute a run as a flow of its own, which has the name of the data set's command."""
+    """Execute a run as a Prefect flow named after the data set's command."""
     named = flow(name=request.dataset.replace("_", "-"), validate_parameters=False)(_execute)
     return named(request)
 
@@ -100,7 +100,7 @@ def _may_mend(task: Task, run: TaskRun, state: State) -> bool:
     retry_condition_fn=_may_mend,
 )
 def run_stage(name: str, stage: StageToRun) -> None:
-    """Run what is missing of a stage."""
+    """Run the missing shards of a stage."""
     artifact = create_progress_artifact(progress=0.0, description=f"{stage.out.name}: {name}")
     with at_work(stage, partial(_update, artifact)) as run:
         if run is not None:

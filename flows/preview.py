@@ -1,4 +1,4 @@
-"""Show a run before it is made: what it would take (`--dry-run`), and its first rows (`--preview`).
+"""Show a run before it is made: its estimated cost (`--dry-run`), and its first rows (`--preview`).
 
 For a preview, the first inputs go through every stage in a temporary folder; replies that were paid for are kept.
 """
@@ -42,7 +42,7 @@ def show_preview(
 ) -> None:
     """Make a few rows as the run would, and show them before they are removed.
 
-    Replies go straight into the ledger of the folder that is named for the run, which does not pay for them again, also
+    Replies go straight into the ledger of the folder named for the run, which then does not pay for them again, even
     when the preview is killed. Without such a folder they are lost, unless the configuration names a shared ledger.
     """
     dataset, request = load_dataset(request.dataset), _in_this_process(request)
@@ -93,11 +93,11 @@ def _shared_ledger(out: Path, folder: Path) -> Iterator[None]:
 
 
 def show_estimate(request: RunRequest) -> None:
-    """Print what a run would take. No model is called and nothing is written."""
+    """Print the estimated calls, tokens and cost of a run. No model is called and nothing is written."""
     dataset = load_dataset(request.dataset)
     config, inputs = check_inputs(request, dataset)
     if dataset.estimate is None:
-        raise InvalidInput(f"{dataset.name} has no estimate", field="--dry-run")
+        raise InvalidInput(f"{dataset.name} has no estimate; leave it out, or try --preview", field="--dry-run")
     estimate: Estimate = resolve(dataset.estimate)(inputs, config)
     server = from_dict(VllmConfig, load_preset(request.preset, dataset.name).get("server", {}))
     Console().print(estimate_table(estimate, config.model, config.caps, server, price_hint(config.model, server)))
@@ -106,12 +106,14 @@ def show_estimate(request: RunRequest) -> None:
 def show_build_estimate(
     backend: Backend, config: Any, passages: Sequence[Document], model: ModelConfig, caps: Caps
 ) -> None:
-    """Print what the build of an index would ask a model. Raises `InvalidInput` for a back end that does not say."""
+    """Print the estimated calls and tokens of building an index. Raises `InvalidInput` for a back end that gives no
+    estimate.
+    """
     if "build" not in backend.asks_model(config):
         print(f"{backend.name} with these settings asks no model")
         return
     if not (planned := backend.estimate(passages, config)):
-        raise InvalidInput(f"{backend.name} does not say what it would ask", field="--dry-run")
+        raise InvalidInput(f"{backend.name} does not estimate its calls to a model; leave it out", field="--dry-run")
     usages = [
         Usage(calls=each.calls, prompt_tokens=each.prompt_tokens, completion_tokens=each.completion_tokens)
         for each in planned
@@ -127,7 +129,9 @@ def show_build_estimate(
 
 
 def show_evaluation(wanted: Evaluation, corpora: Corpora, model: ModelConfig, caps: Caps) -> None:
-    """Print what an evaluation would run and build, and what builds would ask a model. Nothing is built or written."""
+    """Print what an evaluation would run and build, and the estimated calls of its builds. Nothing is built or
+    written.
+    """
     evaluation = check_same(corpora.folder, wanted)
     agents, backends = len(wanted.agents), len(corpora.sources)
     seeds, questions = len(wanted.seeds), evaluation.num_questions
@@ -144,8 +148,9 @@ def show_evaluation(wanted: Evaluation, corpora: Corpora, model: ModelConfig, ca
 
 
 def estimate_table(estimate: Estimate, model: ModelConfig, caps: Caps, server: VllmConfig, hint: str = "") -> Table:
-    """Make a table of calls, tokens and cost by stage, and their sum; below it a hint, and the caps that would end
-    the run before."""
+    """Return a table of estimated calls, tokens and cost by stage, with their sum, a hint, and the caps that would stop
+    the run.
+    """
     kind = "a bound, reckoned" if estimate.is_bound else "estimated"
     certain = "--max-calls, --max-tokens and --max-cost hold for certain."
     if estimate.is_bound:
@@ -175,7 +180,9 @@ def estimate_table(estimate: Estimate, model: ModelConfig, caps: Caps, server: V
 
 
 def expected_rows(estimate: Estimate) -> list[str]:
-    """Describe the expected rows by kind, and the calls for each, in a line; none where rows are not reckoned."""
+    """Describe in a line how many rows of each kind are expected, and the calls for each; an empty list where rows are
+    not estimated.
+    """
     if not (count := sum(estimate.rows.values())):
         return []
     kinds = ", ".join(f"{kind} {number:,}" for kind, number in estimate.rows.items())
@@ -183,7 +190,9 @@ def expected_rows(estimate: Estimate) -> list[str]:
 
 
 def price_hint(model: ModelConfig, server: VllmConfig) -> str:
-    """Say which fields of a preset would tell cost and hours; empty where they are told, or the model is embedded."""
+    """Return a hint which fields of a preset are needed to estimate cost and hours; empty where they are set, or the
+    model is the packaged one.
+    """
     if model.url == EMBEDDED or model.prices != Prices() or server.tokens_per_second:
         return ""
     return (
@@ -194,7 +203,7 @@ def price_hint(model: ModelConfig, server: VllmConfig) -> str:
 
 
 def gpu_hours(usage: Usage, server: VllmConfig) -> list[str]:
-    """Describe the hours that a server of one's own would take, where its speed was measured."""
+    """Describe the hours that a vLLM server of one's own would take, where its speed was measured."""
     if not server.tokens_per_second:
         return []
     hours = usage.completion_tokens / server.tokens_per_second / _SECONDS
@@ -204,7 +213,7 @@ def gpu_hours(usage: Usage, server: VllmConfig) -> list[str]:
 
 
 def stops(usage: Usage, caps: Caps) -> list[str]:
-    """Describe each cap that is lower than the estimate, in a line."""
+    """Describe in a line each cap that is lower than the estimate."""
     figures = (
         ("--max-calls", caps.max_calls, usage.calls),
         ("--max-tokens", caps.max_tokens, usage.prompt_tokens + usage.completion_tokens),

@@ -1,7 +1,7 @@
 """Write the log of a run: what happened in it, when, and what it cost.
 
 Each event is a record of the logger `trailforge.run`, with a sentence for people and fields for programs, and a line
-of JSON in the run's folder. Later starts of the run go on in the same file, which is never removed.
+of JSON in the run's folder. Later starts of the run continue in the same file, which is never removed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOGGER.addHandler(logging.NullHandler())  # where nobody listens, errors are tol
 
 @dataclass(frozen=True, slots=True)
 class RunLog:
-    """The log of one run. When it cannot be written, as on a full disk, the run goes on."""
+    """The log of one run. A log that cannot be written, as on a full disk, does not stop the run."""
 
     folder: Path
     run_id: str
@@ -49,8 +49,9 @@ class RunLog:
 
     @contextlib.contextmanager
     def stage(self, name: str, shards: Sequence[Shard]) -> Iterator[None]:
-        """Log the block as a try of a stage. Its books and calls are those of all its shards, whichever try finished
-        them."""
+        """Log the `with` block as one attempt at a stage. Its counts and calls are those of all its shards, whichever
+        attempt finished them.
+        """
         began = time.monotonic()
         try:
             yield
@@ -86,8 +87,9 @@ class RunLog:
 
 
 def read_last_error(run: Path) -> tuple[str, str] | None:
-    """Read time (UTC) and message of the last failure in a run; None where there is none, or the run has finished
-    since."""
+    """Return time (UTC) and message of the last failure in a run; None where there is none, or the run has finished
+    since.
+    """
     try:
         lines = (run / LOG).read_bytes().splitlines()
     except OSError:

@@ -1,7 +1,7 @@
-"""The flow of a training: verify the runs, make the training set, render and submit, and record the result.
+"""The Prefect flow of a training: verify the runs, make the training set, start the trainer, and record the result.
 
-A second start goes on: a training set that is there is kept when it is of the same runs and settings, and the
-trainer goes on from its last whole checkpoint.
+A second start continues the first: an existing training set of the same runs and settings is kept, and the trainer
+resumes from its last whole checkpoint.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def train(
     view: dict[str, Any] | None = None,
     seed: int = 0,
 ) -> Path:
-    """Train an agent on finished runs; the record of it.
+    """Train an agent on finished runs and return the path of the training's record.
 
-    `training_set`: folder of the set, made when it is not there. `more`: further options of `trailforge train STAGE`.
-    `launch`, `view`: fields of `LaunchConfig` and `ViewConfig`.
+    `training_set` is the folder of the set, made when it does not exist. `more` are further options of `trailforge
+    train STAGE`. `launch` and `view` are fields of `LaunchConfig` and `ViewConfig`.
     """
     config = from_dict(LaunchConfig, launch or {})
     check_runs(runs)
@@ -72,8 +72,9 @@ def check_runs(runs: list[Path]) -> None:
 
 @task(name="make-training-set")
 def make_set(runs: list[Path], folder: Path, config: ViewConfig) -> None:
-    """Make the training set, or keep the one that is there. Raises `InvalidInput` when that one is of other runs or
-    settings."""
+    """Make the training set in a folder, or keep the one that is there. Raises `InvalidInput` when that one is of other
+    runs or settings.
+    """
     if not (folder / "manifest.json").exists():
         make_training_set(runs, folder, config)
         return
@@ -87,7 +88,7 @@ def make_set(runs: list[Path], folder: Path, config: ViewConfig) -> None:
 
 @task(name="submit-training")
 def start_training(command: list[str], launcher: Launcher, config: LaunchConfig, out: Path) -> None:
-    """Start a training and wait for its end."""
+    """Start a training through the launcher and wait for its end."""
     submit_training(command, launcher, config, launch_folder(out), workdir=None if launcher == "local" else Path.cwd())
 
 
@@ -98,7 +99,7 @@ def record(out: Path, training_set: Path, command: Sequence[str], launcher: Laun
     """
     model = out / "model"
     if not model.is_dir():
-        raise ClusterError(f"{model} is not there: the training has ended without a model")
+        raise ClusterError(f"{model} is not there: the training ended without a model; its log says why")
     opened = open_set(training_set)
     content: dict[str, Any] = {
         "training_set": str(training_set),

@@ -25,11 +25,11 @@ and no triple states it plainly."""
 
 
 class ReadRow(Protocol):
-    """A row whose answer can be read for once more."""
+    """A row whose answer a model can be asked to find again in what was read."""
 
     @property
     def uid(self) -> str:
-        """Identifier that no other row has."""
+        """Return the row's identifier, which no other row has."""
         ...
 
 
@@ -38,12 +38,14 @@ C = TypeVar("C")
 
 
 def most_facts(questions: Sequence[Question]) -> float:
-    """Return the most facts that are read for an answer to one of these questions, on average."""
+    """Return the largest number of facts that are read again for an answer to one of these questions, on average."""
     return fmean(len(answering_facts(each.question, each.golds, each.decomposition)) for each in questions)
 
 
 def limit_of(check: AnswerCheck) -> str:
-    """Return the sentence in which a card says how far the grounding of answers was judged."""
+    """Return the sentence for a card that says how thoroughly it was checked that answers are stated in what was
+    read.
+    """
     by_words = "- That an answer stands in what was read is judged by words"
     if check == "off":
         return f"{by_words}; that it follows from it is not judged."
@@ -65,17 +67,19 @@ async def read_passages(
     sample: int = 0,
     grammar: str | None = None,
 ) -> str:
-    """Ask for a short answer to a question from these lines; empty when the model says nothing, or not to its end."""
+    """Ask a model for a short answer to a question from these lines; empty when it finds none, or when its reply was
+    cut.
+    """
     text = fill(prompt, question=question, context="\n".join(lines))
     reply = await asker.text(text, purpose=purpose, sampling=sampling, sample=sample, grammar=grammar)
     return read_short_answer(reply.answer or "", most_words)
 
 
 async def read_facts(facts: Sequence[SoughtFact], read: Callable[[str], Awaitable[str]]) -> tuple[FactReading, ...]:
-    """Return what `read` answers to the question of each fact; all are asked at once.
+    """Ask `read` the question of each fact, all at once, and return the answers.
 
-    A reading that says nothing, or not to its end, is no verdict on the episode: it raises `MalformedReply`, as `read`
-    raises what the client does, and the question is counted as failed.
+    A reading that is empty or cut is no verdict on the episode: it raises `MalformedReply`, as `read` raises what the
+    client does, and the question is counted as failed.
     """
 
     async def one(fact: SoughtFact) -> FactReading:
@@ -94,10 +98,11 @@ async def choose_read(
     unread: Callable[[C], Sequence[R]],
     read: Callable[[R, Meter], Awaitable[R]],
 ) -> tuple[C, Meter]:
-    """Choose among rows again after each of those that `unread` names was read once more; return the choice and the
-    calls. `chosen`: as it is.
+    """Choose among rows again after each that `unread` names was read once more by a model; returns the choice and the
+    calls.
 
-    Where a row does not state its answer, the next best takes its place and is read in turn.
+    `chosen` is the present choice. Where a row proves not to state its answer, the next best takes its place and is
+    read in turn.
     """
     rows, meter = list(rows), Meter()
     while waiting := unread(chosen):

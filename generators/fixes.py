@@ -1,4 +1,4 @@
-"""Shared steps that refit a row after a person fixed it; see `Table.refit`.
+"""Steps by which several data sets update a row after a person fixed one of its fields; see `Table.refit`.
 
 What a fix decides is put in its other places, too. What was searched for and found stays as it was. Scores of filters
 that ask a model, or know the other rows, were measured on the row as it was: those are dropped, the others measured
@@ -31,8 +31,9 @@ def check_aliases(aliases: Iterable[str]) -> None:
 def remeasure(
     scores: Sequence[FilterScore], verdicts: Sequence[Verdict], dropped: AbstractSet[str], earlier: Mapping[str, str]
 ) -> tuple[FilterScore, ...]:
-    """Return the scores of a row that its fix leaves valid, with those of `verdicts` measured anew and `dropped` left
-    out. `earlier`: the data set's `earlier_reasons`, by which the scores of rows of before are known."""
+    """Return the scores of a fixed row that are still valid: those of `verdicts` replaced, those in `dropped` removed.
+    `earlier` has the data set's old names of reasons, under which older rows keep their scores.
+    """
     anew = {each.reason: FilterScore(name=each.reason, score=each.score, passed=each.keep) for each in verdicts}
     known = [replace(score, name=earlier.get(score.name, score.name)) for score in scores]
     return tuple(anew.get(score.name, score) for score in known if score.name not in dropped)

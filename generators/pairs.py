@@ -1,9 +1,9 @@
 """Make pairs of a better and a worse episode of one question for preference training, for all data sets that draw
 episodes.
 
-Which two make a pair, and where they part, a data set says for itself; what both have said before is a common prompt.
-Here is the row, and what holds for all: no pair prefers what the reward of its protocol pays less, no worse episode is
-used twice, and none that is the same up to its fault as one that was taken.
+Each data set decides which two episodes make a pair, and where they differ; the turns that both share are the pair's
+prompt. The rules for all are here: no pair prefers an episode with the lower reward, no worse episode is used twice,
+and none that equals a used one up to its mistake.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from trailforge.schemas import ContrastivePair, GroundTruth, Message, Provenance
 
 
 class Drawn(Protocol):
-    """An episode that was drawn on a question."""
+    """An episode that was drawn for a question, as pairs need it."""
 
     @property
     def uid(self) -> str:
-        """Identifier of this episode alone."""
+        """Return the identifier of this episode."""
         ...
 
     @property
     def question_id(self) -> str:
-        """Identifier of the episode's question."""
+        """Return the identifier of the episode's question."""
         ...
 
     @property
     def provenance(self) -> Provenance:
-        """Where the episode comes from."""
+        """Return the provenance of the episode."""
         ...
 
 
@@ -43,8 +43,9 @@ def common_prefix(first: Sequence[Message], second: Sequence[Message]) -> int:
 
 
 def make_pair(good: Drawn, bad: Drawn, verdict: Verdict, place: int, **fields: Any) -> ContrastivePair:
-    """Make the pair of two episodes that part at a message. `verdict`: that against the bad episode; `fields`: all
-    other fields."""
+    """Make the pair of two episodes that first differ at the message `place`. `verdict` is the one that rejects the bad
+    episode; `fields` are the pair's other fields.
+    """
     keys = tuple(dict.fromkeys((*good.provenance.call_keys, *bad.provenance.call_keys)))
     return ContrastivePair(
         uid=hashlib.sha256(f"{good.uid}\0{bad.uid}".encode()).hexdigest()[:16],
@@ -60,17 +61,19 @@ def make_pair(good: Drawn, bad: Drawn, verdict: Verdict, place: int, **fields: A
 
 
 def best_pair(pairs: Iterable[ContrastivePair], truth: GroundTruth | None) -> ContrastivePair | None:
-    """Return the pair that parts latest among those that one bad episode could make; None when there is none.
+    """Return the pair that differs latest among those that one bad episode could make; None when there is none.
 
-    Those of which the reward pays the bad one more than the good one are left out. `truth`: what the reward compares
-    with; None where there is no reward.
+    Pairs are left out in which the bad episode has the higher reward. `truth` is what the reward compares with; None
+    where there is no reward.
     """
     sound = (pair for pair in pairs if truth is None or pay(pair.good_messages, truth) >= pay(pair.bad_messages, truth))
     return max(sound, key=lambda pair: pair.diverges_at, default=None)
 
 
 def distinct_pairs(pairs: Iterable[ContrastivePair]) -> list[ContrastivePair]:
-    """Keep the first of the pairs whose bad episodes are the same up to the turn at which they part."""
+    """Return the pairs without those whose bad episode equals that of an earlier pair up to the turn in which it
+    differs.
+    """
     first: dict[tuple[Message, ...], ContrastivePair] = {}
     for pair in pairs:
         first.setdefault(pair.bad_messages[: pair.diverges_at + 1], pair)

@@ -77,8 +77,11 @@ SEARCHED = {
 
 
 def take_in(inputs: RunInputs, folder: Path, config: Any) -> Settings:
-    """Serve as `DataSet.take_in` of data sets that search: write a file's questions as shards into the run's folder,
-    without what people refuse; with paragraphs where these are searched, and gold hops where they lead."""
+    """Write a file's questions as shards into the run's folder, without those that people refuse, as `DataSet.take_in`
+    for data sets that search.
+
+    The questions need paragraphs where these are searched, and gold hops where episodes follow them.
+    """
     from trailforge.pipelines.runs import take_in_questions
 
     return take_in_questions(
@@ -92,17 +95,17 @@ def take_in(inputs: RunInputs, folder: Path, config: Any) -> Settings:
 
 
 def packages(config: Any, inputs: RunInputs) -> tuple[str, ...]:
-    """Serve as `DataSet.packages` of data sets that search: the modules of back end and encoder, and those of a graph's
-    names."""
+    """Return the modules that a run imports, as `DataSet.packages` for data sets that search: for back end, encoder and
+    graph.
+    """
     has_graph = bool(inputs.options.get("kg") or getattr(config, "kg", ""))
     found = search_given(config.retrieval, inputs.options).packages
     return (*found, "rapidfuzz") if has_graph else found
 
 
 def filter_given(filter_of_triples: str, options: Mapping[str, Any]) -> Any:
-    """Return the filter of triples that is given, or else the preset's: one of `protocols.result_filters.KgFilter`.
-
-    Raises `InvalidInput` for another.
+    """Return the filter of triples that the options give, or else the preset's: one of
+    `protocols.result_filters.KgFilter`. Raises `InvalidInput` for an unknown one.
     """
     given = options.get("kg_filter") or filter_of_triples
     if given not in KG_FILTER.words:
@@ -111,10 +114,8 @@ def filter_given(filter_of_triples: str, options: Mapping[str, Any]) -> Any:
 
 
 def search_given(config: RetrievalConfig, options: Mapping[str, Any]) -> RetrievalConfig:
-    """Return the configuration with the documents, the scope, the back end and the encoder that are given;
-    `retrieval.scope.with_hash` looks whether they are there.
-
-    Raises `InvalidInput` when they do not go together.
+    """Return the configuration with the documents, scope, back end and encoder that the options give. Raises
+    `InvalidInput` when they contradict each other; whether they exist is checked by `retrieval.scope.with_hash`.
     """
     from trailforge.retrieval import WEB, check_kind
 
@@ -138,8 +139,9 @@ def search_given(config: RetrievalConfig, options: Mapping[str, Any]) -> Retriev
 
 
 def unlike_named(row: RejectedRow, question: Question) -> str:
-    """Return why a question was wrongly left out as one that names its answer; empty where it does name it, or was left
-    out for something else."""
+    """Return why a question was wrongly dropped as naming its answer; empty where it does name it, or was dropped for
+    another reason.
+    """
     from trailforge.filters import answer_in_question
     from trailforge.schemas import Verdict
 
@@ -152,10 +154,10 @@ def unlike_named(row: RejectedRow, question: Question) -> str:
 def count_support(
     question: Question, brought: Sequence[TitledText], config: RetrievalConfig, *, has_searched: bool
 ) -> SupportCount:
-    """Count whether the searches for a question brought one of its supporting documents: by title, or by its words.
+    """Count whether the searches for a question found one of its supporting documents, by title or by words.
 
-    `brought`: passages, and texts without a title that hold some. The web is left out, whose pages have other titles
-    and words than the documents of a data set.
+    `brought` are passages, and texts without a title that contain some. Results from the web are not counted, since web
+    pages have other titles and words than the documents of a data set.
     """
     from trailforge.pipelines.engine import SupportCount
     from trailforge.retrieval import WEB

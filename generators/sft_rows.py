@@ -15,7 +15,7 @@ def whole_conversation(
     reward: TrajectoryReward,
     right_by: RightBy,
 ) -> SftRow:
-    """Return a row's whole conversation as an SFT row; the loss is taken on the turns that are marked for it."""
+    """Return a row's whole conversation as an SFT row, with the loss on the turns that are marked for it."""
     return SftRow(
         uid=row.uid,
         trajectory_uid=row.uid,
@@ -42,6 +42,7 @@ def whole_conversation(
 
 
 def without_answer(row: SftRow) -> SftRow:
-    """Return a row to learn searches from a conversation that answers wrongly: the loss is not taken on its last
-    turn."""
+    """Return a row that teaches the searches of a conversation with a wrong answer: there is no loss on its last
+    turn.
+    """
     return replace(row, train=(*row.train[:-1], False), right_by=None, is_wrong=True)

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from trailforge.inference.client import ClientConfig as ClientConfig
     from trailforge.inference.client import ModelClient as ModelClient
     from trailforge.inference.client import split_urls as split_urls
-    from trailforge.inference.desk import ServedModel as ServedModel
-    from trailforge.inference.desk import open_desk as open_desk
-    from trailforge.inference.desk import read_served as read_served
     from trailforge.inference.prompts import Prompts as Prompts
     from trailforge.inference.prompts import Sentences as Sentences
     from trailforge.inference.reasoning import MEND as MEND
@@ -33,6 +30,9 @@ if TYPE_CHECKING:
     from trailforge.inference.structured import ask_json as ask_json
     from trailforge.inference.structured import list_schema as list_schema
     from trailforge.inference.structured import object_schema as object_schema
+    from trailforge.inference.thread_safe import ServedModel as ServedModel
+    from trailforge.inference.thread_safe import open_thread_safe_model as open_thread_safe_model
+    from trailforge.inference.thread_safe import read_served as read_served
     from trailforge.inference.threads import LoopThread as LoopThread
     from trailforge.inference.threads import Slots as Slots
     from trailforge.inference.threads import all_or_error as all_or_error

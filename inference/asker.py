@@ -1,4 +1,4 @@
-"""Asks a model with a filled-in prompt template, in one of two styles and under one seed."""
+"""Ask a model with a filled-in prompt template, in one of two styles (chat or completion) and under one seed."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ class Asker:
         return await self.client.complete(self._request(prompt, purpose, sampling, sample, grammar), self.meter)
 
     async def matching(self, prompt: str, parse: Callable[[str], T | None], *, purpose: str, sampling: Sampling) -> T:
-        """Return the reply as `parse` reads it. Raises `MalformedReply` when neither the reply nor its repair can be
-        parsed."""
+        """Return the reply as `parse` reads it. Raises `MalformedReply` when neither the reply nor a second one can be
+        parsed.
+        """
         return await ask_matching(self.client, self._request(prompt, purpose, sampling, 0), parse, self.meter)
 
     async def json(

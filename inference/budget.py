@@ -1,4 +1,4 @@
-"""Hard caps on calls, tokens and cost: what might go over one is not sent.
+"""Enforce hard caps on calls, tokens and cost: a call that might exceed one is not sent.
 
 Before a call is sent its worst case is set aside: its prompt, estimated high, and `max_tokens`. Its true figures take
 that place when it is answered. A call that does not fit waits for those under way, which mostly turn out cheaper than
@@ -24,7 +24,9 @@ from trailforge.schemas import BudgetExceeded, InvalidInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """Hard caps on all that a run's folder ever pays; None: no cap. What is no limit, as NaN, is an `InvalidInput`."""
+    """Hard caps on everything that a run's folder ever pays; None means no cap. A cap that is no number, such as NaN,
+    raises `InvalidInput`.
+    """
 
     max_calls: int | None = None
     max_tokens: int | None = None
@@ -57,19 +59,19 @@ class Reservation:
 
     @usage.setter
     def usage(self, usage: Usage) -> None:
-        """Set another figure in its place, in the sum too that it is a part of."""
+        """Replace the usage, also in the sum that it is a part of."""
         if self._sum is not None:
             self._sum.add(self._usage, -1)
             self._sum.add(usage)
         self._usage = usage
 
     def join(self, total: _Sum) -> None:
-        """Count in a sum from now on, with every change."""
+        """Count in a sum from now on, and update it with every change."""
         self._sum = total
         total.add(self._usage)
 
     def leave(self) -> None:
-        """Count in no sum any more."""
+        """Stop counting in a sum, to which the reservation was joined."""
         if self._sum is not None:
             self._sum.add(self._usage, -1)
         self._sum = None
@@ -108,7 +110,7 @@ class _Sum:
 
 
 class Budget:
-    """The caps, with what is used or set aside of them. Use it on one event loop."""
+    """The caps of a run, with the usage so far. Use it on one event loop."""
 
     def __init__(
         self, caps: Caps, prices: Prices, kept: Callable[[], Awaitable[Usage]] | None, *, spent: Usage | None = None
@@ -122,8 +124,7 @@ class Budget:
 
     @asynccontextmanager
     async def reserved(self, request: Request) -> AsyncIterator[Reservation]:
-        """Set a call's worst case aside within the block, and settle it with the reply where one comes.
-
+        """Set a call's worst case aside for a `with` block, and replace it by the actual use when the reply comes.
         Raises `BudgetExceeded` when the call could exceed a cap and no call under way might free enough room.
         """
         async with self.held(Reservation(worst_case(request))) as reservation:
@@ -173,7 +174,7 @@ class Budget:
 
 
 def worst_case(request: Request) -> Usage:
-    """Return the most tokens that a call can use."""
+    """Return the largest usage that a call can have."""
     prompt_tokens = tokens_of_sizes(_prompt_sizes(request))
     return Usage(calls=1, prompt_tokens=prompt_tokens, completion_tokens=request.sampling.max_tokens)
 
@@ -195,11 +196,10 @@ _TEMPLATE_TOKENS = 4096
 
 
 def charged_tokens(usage: Any, request: Request, reply: Reply) -> tuple[int, int, bool]:
-    """Return prompt tokens, completion tokens, and whether both are as the reply's `usage` reports; each figure is
-    judged by itself.
+    """Return prompt tokens, completion tokens, and whether both are what the reply's `usage` reports.
 
-    An impossible figure is replaced by a count made here. One larger than was asked for is charged: servers bill
-    thoughts that they hide, some of them in `total_tokens` alone.
+    Each figure is judged by itself: an impossible one is replaced by an estimate. One larger than was asked for is
+    charged, since servers bill thoughts that they hide, some of them in `total_tokens` alone.
     """
     reported = usage if isinstance(usage, dict) else {}
     prompt, completion = _count(reported, "prompt_tokens"), _count(reported, "completion_tokens")
@@ -214,9 +214,8 @@ def charged_tokens(usage: Any, request: Request, reply: Reply) -> tuple[int, int
 
 
 def cached_tokens(usage: Any) -> int:
-    """How many tokens of the prompt a server had in its prefix cache, by a reply's `usage`; 0 where it does not say.
-
-    OpenAI and vLLM say it in `prompt_tokens_details`, DeepSeek beside it.
+    """Return how many prompt tokens a server had in its prefix cache, by a reply's `usage`; 0 where it does not say.
+    OpenAI and vLLM report it in `prompt_tokens_details`, DeepSeek beside it.
     """
     reported = usage if isinstance(usage, dict) else {}
     details = reported.get("prompt_tokens_details")
@@ -241,10 +240,10 @@ def _could_be_completion(count: int, request: Request, reply: Reply) -> bool:
 
 
 def own_tokens(request: Request, reply: Reply) -> tuple[int, int]:
-    """Estimate prompt and completion tokens on the high side: what caps have set aside for the prompt, a token per two
-    bytes received.
+    """Estimate prompt and completion tokens of a call on the high side, from the bytes sent and received.
 
-    The completion counts no more than `max_tokens`, unless it is plainly longer than that allows.
+    A prompt costs what the caps set aside for it, a completion one token per two bytes. The completion counts at most
+    `max_tokens`, unless it is plainly longer than that allows.
     """
     received = _reply_bytes(reply)
     completion = min(-(-received // 2), max(request.sampling.max_tokens, received // 4))

@@ -1,4 +1,4 @@
-"""The one client for every model: OpenAI-compatible URLs, with ledger, limits, caps, retries and counts.
+"""The one client for every model: OpenAI-compatible URLs, with ledger, limits, caps, retries and counters.
 
 A reply is in the ledger before any caller gets it. A call under way is shared by all callers with the same request; it
 is finished and kept even if they no longer want it. Waiting for a retry holds no slot.
@@ -65,7 +65,7 @@ class _GivenUp(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """Address of the model, with limits, retries and the form of requests."""
+    """Address of a model server, with limits, retries and the form of requests."""
 
     base_url: str
     """URL of the server; several servers of the same model are separated by commas."""
@@ -117,12 +117,12 @@ def split_urls(urls: str) -> list[str]:
 
 
 class ModelClient:
-    """Answers requests from the ledger or a model server. Use it on one event loop."""
+    """A client that answers requests from the ledger or from a model server. Use it on one event loop."""
 
     def __init__(self, config: ClientConfig, ledger: Ledger | None = None, link: LimitsLink | None = None) -> None:
         """`link`: to who holds the limits for several processes; without it this client alone does."""
         if not config.urls:
-            raise InvalidInput("no URL of a model server", field="model.url")
+            raise InvalidInput("no URL of a model server; give --model URL, or set it in the preset", field="model.url")
         self._config, self._ledger = config, ledger
         self.counters = Counters()
         self._thoughts = ThoughtReader(config.reasoning)
@@ -158,10 +158,10 @@ class ModelClient:
         self._unknown_endings: set[str] = set()
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
-        """Return the reply, from the ledger or a server; a chat's reply as `ThoughtReader` reads it.
+        """Return the reply to a request, from the ledger or a server.
 
         Raises `PromptRefused` and `ContextOverflow`, which concern this request alone, other kinds of `ProviderError`,
-        `BudgetExceeded`, or `MalformedReply` for thoughts that the configuration does not declare.
+        `BudgetExceeded`, or `MalformedReply` for thoughts in a form that the configuration does not declare.
         """
         config = self._config
         if config.extra_body or config.redo or config.parameters.omit:
@@ -172,8 +172,9 @@ class ModelClient:
         return self._thoughts.read(request, reply)
 
     def check_replies(self) -> None:
-        """Raise `ProviderError` when every reply so far, even a single one, is empty beside its thoughts or tool
-        calls."""
+        """Raise `ProviderError` when every reply so far, even a single one, has no text beside its thoughts or tool
+        calls.
+        """
         self._thoughts.check()
 
     async def check(self) -> list[str]:
@@ -187,7 +188,7 @@ class ModelClient:
 
     @property
     def figures(self) -> dict[str, int]:
-        """Return the figures of a progress display: what this process did, and what it waits for."""
+        """Return counters for a progress display: what this process did, and what it waits for."""
         counters = self.counters
         return {
             "paid_calls": counters.paid_calls,
@@ -203,7 +204,7 @@ class ModelClient:
 
     @property
     def trouble(self) -> str:
-        """Return the last message of a server that calls wait for; empty when there is none."""
+        """Return the last error message of a server that calls wait for; empty when there is none."""
         return next(iter(self._throttle.troubles()), "")
 
     async def aclose(self) -> None:

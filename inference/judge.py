@@ -1,8 +1,8 @@
 """A model as judge of answers (R-Search, section 3.4: a score in [0, 1] for facts and explanations).
 
 A judge's verdict is a number that `rewards` takes as an input. It is asked through the one client for models, so the
-ledger remembers it and the same answer is never judged twice. `JudgeDesk` is the judge for all callers that score:
-trainers and frameworks call rewards on event loops and threads of their own.
+ledger remembers it and the same answer is never judged twice. `ThreadSafeJudge` is the judge for all callers that
+score: trainers and frameworks call rewards on event loops and threads of their own.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from trailforge.inference.asker import Asker
-from trailforge.inference.desk import ModelDesk, ServedModel
 from trailforge.inference.request import ChatTurn, Request, Sampling
 from trailforge.inference.structured import Client, ask_json, object_schema
+from trailforge.inference.thread_safe import ServedModel, ThreadSafeModel
 from trailforge.inference.threads import once
 from trailforge.inference.usage import Meter
 from trailforge.schemas import InvalidInput, MalformedReply
@@ -58,14 +58,16 @@ class Judged:
 
     @property
     def reference(self) -> str:
-        """Return gold answer, its other forms and the key facts as a rubric shows them, each on one line of its own."""
+        """Return the gold answer, its other forms and the key facts for the judge's prompt, each on a line of its
+        own.
+        """
         answer, *aliases = self.golds or ("",)
         return "\n".join([answer, *_listed(_OTHER_FORMS, aliases), *_listed(_KEY_FACTS, self.key_facts)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions:
-    """Settings by which a run's own client has answers judged that the matcher calls wrong."""
+    """Settings by which a run's own model judges answers that the matcher calls wrong."""
 
     near_misses: bool = False
     """Whether to judge answers that share a name, a number or initials with a gold answer; others and abstentions never
@@ -85,7 +87,7 @@ class JudgeOptions:
             raise InvalidInput(f"has to be more than 0, got {self.max_tokens}", field="max_tokens")
 
     def accepts(self, score: float | None) -> bool:
-        """Tell whether an answer of this score is right. None, an answer that was not judged, is not."""
+        """Tell whether an answer with this score is right; None, an answer that was not judged, is not."""
         return score is not None and score >= self.threshold
 
 
@@ -106,9 +108,8 @@ class Judge:
     """Priority of its calls when calls wait for a slot."""
 
     async def score(self, judged: Judged, meter: Meter | None = None) -> float:
-        """Return the score of an answer in [0, 1]. An empty answer scores 0.0 without a call.
-
-        Raises what the client raises, and `MalformedReply` when neither the verdict nor its repair has the right form.
+        """Return the score of an answer in [0, 1]. An empty answer scores 0.0 without a call. Raises what the client
+        raises, and `MalformedReply` when neither the verdict nor a second one has the right form.
         """
         if not judged.answer.strip():
             return 0.0
@@ -169,11 +170,11 @@ def read_rubric(config: JudgeConfig) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"cannot be read ({error})", file=path, field="judge.rubric") from error
     if missing := sorted(_PLACES - set(re.findall(r"\{\{(\w+)\}\}", text))):
-        raise InvalidInput(f"has no place {{{{{missing[0]}}}}}", file=path, field="judge.rubric")
+        raise InvalidInput(f"has no place {{{{{missing[0]}}}}} for a value; add it", file=path, field="judge.rubric")
     return text
 
 
-class JudgeDesk(ModelDesk):
+class ThreadSafeJudge(ThreadSafeModel):
     """A judge that can be used from any thread and any event loop."""
 
     def __init__(self, config: JudgeConfig) -> None:
@@ -183,7 +184,7 @@ class JudgeDesk(ModelDesk):
         self._judge = Judge(client=self.client, model=config.model, rubric=rubric, max_tokens=config.max_tokens)
 
     def score(self, judged: Judged) -> Future[float]:
-        """Start scoring an answer, as `Judge.score`. The returned future holds the score or raises the error."""
+        """Start scoring an answer as `Judge.score` does. The returned future holds the score or raises the error."""
         return self.soon(self._judge.score(judged))
 
     def check(self) -> None:
@@ -192,8 +193,10 @@ class JudgeDesk(ModelDesk):
 
 
 @once
-def judge_desk(config: JudgeConfig) -> JudgeDesk:
-    """Return the desk of a judge: one in each process, which lives as long as the process. Raises as `JudgeDesk`."""
-    desk = JudgeDesk(config)
-    atexit.register(desk.close)
-    return desk
+def open_thread_safe_judge(config: JudgeConfig) -> ThreadSafeJudge:
+    """Return the judge of this configuration, one in each process, which lives as long as the process. Raises what
+    `ThreadSafeJudge` raises.
+    """
+    shared = ThreadSafeJudge(config)
+    atexit.register(shared.close)
+    return shared

@@ -1,4 +1,4 @@
-"""Models whose weights come with a Python package: finds the weights, and starts the server that runs them."""
+"""Find the weights of models that come with a Python package, and start the server that runs them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SERVERS = "trailforge.servers"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackagedModel:
-    """Weights of a model that come with a Python package."""
+    """A model whose weights come with a Python package."""
 
     name: str
     """Name of the model in ledger and provenance."""
@@ -81,10 +81,11 @@ def packaged_licence(name: str) -> str | None:
 
 @contextlib.contextmanager
 def open_server(url: str) -> Iterator[str]:
-    """Yield the base URL to call: a URL as it is; for a name (`embedded`), the URL of a server that is started here.
+    """Yield the base URL to call: a URL as it is; for a name (`embedded`), the URL of a server that is started here and
+    ends with the `with` block.
 
-    Names are those of entry points in the group `trailforge.servers`. The server ends with the block. Raises
-    `InvalidInput` for an unknown name, and what starting the server raises.
+    Names are those of entry points in the group `trailforge.servers`. Raises `InvalidInput` for an unknown name, and
+    what starting the server raises.
     """
     if "://" in url:
         yield url

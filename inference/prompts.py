@@ -1,5 +1,6 @@
-"""Prompt templates and pools of sentences: text files in the folder `prompts/` of a package, versioned by their
-content."""
+"""Load prompt templates and pools of sentences from the folder `prompts/` of a package; their version is a hash of
+their content.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +36,11 @@ class Prompts:
         return _pools(self._packages, name)
 
     def phrases(self, name: str) -> Any:
-        """Return the content of `name`.yaml."""
+        """Return the parsed content of `name`.yaml."""
         return _parsed(self._packages, name)
 
     def version(self, names: Sequence[str], *, pools: str = "connectives") -> str:
-        """Return 12 hex digits over the named prompts and a file of pools, which change whenever one of them does."""
+        """Return 12 hex digits, a hash of the named prompts and a file of pools."""
         digest = hashlib.sha256()
         for text in (*map(self.text, names), repr(self.pools(pools))):
             digest.update(text.encode() + b"\0")

@@ -1,4 +1,4 @@
-"""Separates a reasoning model's thoughts from its reply."""
+"""Separate a reasoning model's thoughts from its reply."""
 
 from __future__ import annotations
 
@@ -46,12 +46,13 @@ class ThoughtReader:
         self._plain = 0
 
     def read(self, request: Request, reply: Reply) -> Reply:
-        """Return the reply with its answer as `text` and its thoughts as `reasoning`. An agent's turn has its thought
-        in `reasoning` only where the model's thoughts are inline, as a server that separates them would deliver it.
+        """Return the reply with its answer as `text` and its thoughts as `reasoning`.
 
-        Of a model whose thoughts are said to come apart, a whole reply that seems to hold some raises `MalformedReply`:
-        they would be taken for its answer. Once there are several, more than ordinary ones, it is the model's way and
-        no quotation: `ProviderError`. So are several replies without a text when no other has one.
+        For a model whose thoughts should come in a field of their own, a complete reply that seems to contain thoughts
+        raises `MalformedReply`, since they would be taken for its answer; after several of these, more than ordinary
+        replies, it raises `ProviderError`. It also does so after several replies without text when no other has any.
+        For inline thoughts, an agent's turn gets its thought in `reasoning`, as a server that separates them would send
+        it.
         """
         if isinstance(request.prompt, str):
             return reply
@@ -100,8 +101,8 @@ class ThoughtReader:
 def drop_thoughts(reply: Reply) -> Reply:
     """Split a reply with inline thoughts: its answer becomes `text`, its thoughts become `reasoning`.
 
-    They end at the first `</think>`; where nothing opened them, only if that ends its line, or the tag may be quoted. A
-    thought that does not end leaves no answer.
+    Thoughts end at the first `</think>`; where no tag opened them, only if that ends its line, since the tag may be
+    quoted. A thought that does not end leaves no answer.
     """
     thoughts, end, answer = reply.text.partition("</think>")
     if not _OPENS_THOUGHT.match(reply.text) and not (end and _ENDS_A_LINE.match(answer)):
@@ -111,9 +112,8 @@ def drop_thoughts(reply: Reply) -> Reply:
 
 
 def split_turn(reply: Reply) -> Reply:
-    """Move the thought at the beginning of an agent's turn to `reasoning`, and change no letter otherwise.
-
-    A turn that holds nothing but a thought, or an empty one, stays whole.
+    """Move the thought at the beginning of an agent's turn to `reasoning`, and leave everything else unchanged. A turn
+    that is only a thought, or has an empty one, stays whole.
     """
     thought, end, text = reply.text.partition("</think>")
     opened = _OPENS_THOUGHT.match(thought)

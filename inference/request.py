@@ -1,4 +1,4 @@
-"""A model call and its reply, and the key under which the ledger keeps them."""
+"""A model call, its reply, and the key under which the ledger stores them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FIRST = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class ChatTurn:
-    """A turn of a chat prompt. It keeps how it is written, as a long conversation is sent again with each new turn."""
+    """A turn of a chat prompt. It caches its JSON, since a long conversation is sent again with each new turn."""
 
     role: str
     content: str
@@ -38,18 +38,20 @@ class ChatTurn:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """All texts that the model reads of it."""
+        """Return all texts of the turn that the model reads."""
         called = (text for call in self.tool_calls for text in (call.name, call.arguments))
         return (self.content, *filter(None, (self.reasoning, *called)))
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Return the bytes of each of its `words`."""
+        """Return the number of bytes of each of its `words`."""
         return tuple(map(text_size, self.words))
 
     @property
     def identity(self) -> list[Any]:
-        """What of it decides a reply; of a turn without tools its role and content, as in earlier keys."""
+        """Return the parts of the turn that decide a reply; for a turn without tools its role and content, as in
+        earlier keys.
+        """
         more: dict[str, Any] = {"reasoning": self.reasoning} if self.reasoning else {}
         if self.tool_calls:
             more["tool_calls"] = [[call.id, call.name, call.arguments] for call in self.tool_calls]
@@ -59,25 +61,25 @@ class ChatTurn:
 
     @cached_property
     def identity_json(self) -> str:
-        """Return its identity as JSON, as the ledger keeps it."""
+        """Return its `identity` as JSON, as the ledger stores it."""
         return json.dumps(self.identity, ensure_ascii=False)
 
     @cached_property
     def key_json(self) -> str:
-        """Return its identity as JSON in ASCII, of which keys are made."""
+        """Return its `identity` as ASCII JSON, from which keys are made."""
         text = self.identity_json  # which mostly is the same, and then kept once
         is_same = text.isascii() and "\x7f" not in text and not (self.tool_calls and self.tool_call_id)  # else sorted
         return text if is_same else json.dumps(self.identity, sort_keys=True)
 
     @cached_property
     def sent_json(self) -> str:
-        """Return it as JSON in the form in which servers are sent it."""
+        """Return the turn as JSON in the form in which servers take it."""
         return json.dumps(chat_message(self), ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """Parameters by which a reply is sampled."""
+    """Sampling parameters of a reply, such as temperature and `max_tokens`."""
 
     temperature: float = 0.0
     top_p: float = 1.0
@@ -90,7 +92,7 @@ class Sampling:
 
     @property
     def rare(self) -> dict[str, Any]:
-        """Return the set parameters that few servers take."""
+        """Return the parameters that are set and that few servers take."""
         said = {"top_k": (self.top_k, 0), "repetition_penalty": (float(self.repetition_penalty), 1.0)}
         return {name: value for name, (value, usual) in said.items() if value != usual}
 
@@ -129,13 +131,13 @@ class Request:
 
     @property
     def content(self) -> dict[str, Any]:
-        """Return all fields that decide the reply."""
+        """Return all fields of the request that decide its reply."""
         prompt = self.prompt
         return self.settings | {"prompt": prompt if isinstance(prompt, str) else [turn.identity for turn in prompt]}
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """Return `content`, in which null stands for the turns of a chat."""
+        """Return `content` with null in place of the turns of a chat."""
         redo = {"redo": self.redo} if self.redo else {}
         omit = {"omit": list(self.omit)} if self.omit else {}  # named when there are any: earlier keys stay
         tools = {"tools": self.tools} if self.tools else {}
@@ -161,18 +163,19 @@ class Request:
 
     @cached_property
     def key(self) -> str:
-        """Return the SHA-256 over `content`, in hex."""
+        """Return the key of the request: the SHA-256 of `content`, in hex."""
         return _hash(self.settings, self._turns)
 
     @cached_property
     def family(self) -> str:
-        """Return the key that is shared by all requests that differ from this one only in how long the reply may be."""
+        """Return the key shared by all requests that differ from this one only in how long the reply may be."""
         return _hash(_without_length(self.settings), self._turns)
 
     @cached_property
     def form(self) -> str:
-        """Return the key that is shared by all requests that differ from this one in their words alone: their
-        parameters and the roles of their turns are the same, and all have a schema, or none has."""
+        """Return the key shared by all requests that differ from this one only in their words: with the same parameters
+        and roles of turns, and all with a JSON schema or all without.
+        """
         shared = {name: value for name, value in self.settings.items() if name not in _PROMPT_ALONE}
         roles = None if isinstance(self.prompt, str) else sorted({turn.role for turn in self.prompt})
         has = {name: getattr(self, name) is not None for name in ("json_schema", "grammar")}
@@ -183,8 +186,12 @@ class Request:
         return None if isinstance(self.prompt, str) else [turn.key_json for turn in self.prompt]
 
     def control(self, good: Request | None = None) -> Request:
-        """Return a new request of the same form that a working server should answer: with the words of `good`, which it
-        has answered before, or harmless ones. It is not in the ledger, so it is paid and counted."""
+        """Return a new request of the same form that a working server should answer, by which one tests whether the
+        server or a prompt is at fault.
+
+        It has the words of `good`, which the server has answered before, or harmless ones. It is not in the ledger, so
+        it is paid for and counted.
+        """
         number = secrets.randbits(48)
         if good is not None:
             return replace(good, sample=number, purpose=CONTROL, priority=_FIRST)
@@ -204,7 +211,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A model's reply as the server sent it. Old ledger entries lack thoughts that stood in the text."""
+    """A model's reply as the server sent it. Replies in old ledgers may lack thoughts that were part of the text."""
 
     text: str
     reasoning: str = ""
@@ -221,13 +228,14 @@ class Reply:
 
     @property
     def is_cut(self) -> bool:
-        """Tell whether the reply was ended by something other than the model: `max_tokens`, its window, a filter, a
-        breakdown, or an unknown cause."""
+        """Tell whether something other than the model ended the reply: `max_tokens`, the context window, a filter, a
+        breakdown, or an unknown cause.
+        """
         return read_ending(self.finish_reason) != "whole"
 
     @property
     def answer(self) -> str | None:
-        """Return the text of the reply; None when it was cut, since the model's intended answer is then not known."""
+        """Return the text of the reply; None when it was cut, since the model's intended answer is then unknown."""
         return None if self.is_cut else self.text
 
 
@@ -237,8 +245,8 @@ def family_of(content: dict[str, Any]) -> str:
 
 
 def write_json(content: dict[str, Any], name: str, items: Sequence[str] | None, **options: Any) -> str:
-    """Return the content as JSON, in which the list of these items, which are JSON, takes the place of the null that is
-    the first value of this name; all as it is where they are None.
+    """Return the content as JSON in which the list of `items`, which are JSON texts, replaces the null under `name`;
+    with `items` None nothing is replaced.
     """
     text = json.dumps(content, **options)  # a string holds no such null, as quotes are escaped in it
     if items is None:

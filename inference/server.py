@@ -1,4 +1,4 @@
-"""A model server as a child process: started, waited for, watched and ended."""
+"""Run a model server as a child process: start it, wait for it, watch it and end it."""
 
 from __future__ import annotations
 
@@ -45,16 +45,18 @@ class LocalServer(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start the server and wait until it answers. Raises `ServerUnavailable` with the end of its log when it does
-        not."""
+        """Start the server and wait until it answers. Raises `ServerUnavailable`, with the end of its log, when it does
+        not.
+        """
 
     def launch(
         self, command: Sequence[str], environment: Mapping[str, str], log: IO[bytes], ready_within_s: float
     ) -> None:
-        """Run the command and wait until the server answers. Raises as `start`. `log` is closed with the server.
+        """Run the command and wait until the server answers. Raises what `start` raises; `log` is closed with the
+        server.
 
         The server gets its own session, so that Ctrl-C in the terminal does not reach it directly. It imports nothing
-        from the folder that it is started in, where a user's module may have any name.
+        from the current folder, where a user's module may have any name.
         """
         self._log = log
         try:
@@ -127,7 +129,7 @@ class LocalServer(ABC):
 
 
 def fetch(url: str, *, timeout_s: float) -> bytes:
-    """Return the response of a server on this machine, without any proxy. Raises `OSError` when it is no success."""
+    """Return the response of a server on this machine, without any proxy. Raises `OSError` for a status of failure."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(url, timeout=timeout_s) as response:

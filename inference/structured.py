@@ -1,6 +1,5 @@
-"""Replies with a prescribed form: constrained where the server can, always checked, with one try to repair them.
-
-A reply that was cut is malformed, whatever it holds.
+"""Get replies of a prescribed form: constrained where the server can, always checked, with one more try. A reply that
+was cut is malformed, whatever it contains.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Client(Protocol):
     """The interface of anything that answers requests."""
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
-        """Answer one request."""
+        """Return the reply to one request."""
         ...
 
 
@@ -53,7 +52,7 @@ def object_schema(
 
 
 def list_schema(items: dict[str, Any], **limits: int) -> dict[str, Any]:
-    """Return the JSON schema of a list. `limits`: `minItems`, `maxItems`."""
+    """Return the JSON schema of a list. `limits` are `minItems` and `maxItems`."""
     return {"type": "array", "items": items, **limits}
 
 
@@ -65,12 +64,11 @@ async def ask_json(
     *,
     held_against: dict[str, Any] | None = None,
 ) -> Any:
-    """Return the reply as parsed JSON that follows the schema. Raises `MalformedReply` when the repair does not either.
+    """Return the reply as parsed JSON that follows the schema; a reply that does not is asked for once more, and if
+    that fails `MalformedReply` is raised.
 
-    `held_against`: a wider schema for the reply itself, as not every server keeps to the one that is sent.
-
-    A constrained model writes the fields in the order in which the schema declares them: put first what it has to think
-    of first.
+    `held_against` is a wider schema for the check, since not every server follows the one that is sent. A constrained
+    model writes the fields in the order of the schema: put first what it has to think of first.
     """
     text, wide = json.dumps(schema), json.dumps(held_against or schema)
     return await _ask(client, replace(request, json_schema=text), lambda reply: _parse_json(reply, wide), meter)
@@ -93,8 +91,7 @@ def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 async def ask_matching(
     client: Client, request: Request, parse: Callable[[str], T | None], meter: Meter | None = None
 ) -> T:
-    """Return the reply as `parse` reads it; None from `parse` means malformed. Raises `MalformedReply` as
-    `ask_json`."""
+    """Return the reply as `parse` reads it, where None means malformed. Raises `MalformedReply` as `ask_json` does."""
 
     def parsed(text: str) -> T:
         value = parse(text)

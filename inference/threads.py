@@ -34,7 +34,7 @@ class LoopThread:
         return self.soon(work).result()
 
     def end(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
-        """End the loop, once, after the work `last` was done on it."""
+        """End the loop, once, after running `last` on it."""
         if self.loop.is_closed():
             return
         if last is not None:
@@ -68,7 +68,7 @@ class Slots:
 
     @asynccontextmanager
     async def taken(self, priority: int = 0) -> AsyncIterator[None]:
-        """Hold a slot while the block runs."""
+        """Hold a slot for a `with` block."""
         await self._acquire(priority)
         try:
             yield
@@ -98,7 +98,7 @@ class Slots:
 
 
 async def all_or_error(works: Iterable[Awaitable[T]]) -> list[T]:
-    """Return the results in order. The first error cancels the other works and is raised unchanged."""
+    """Return the results in order. The first error cancels the other works and is raised."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         return await asyncio.gather(*tasks)

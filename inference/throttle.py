@@ -1,5 +1,5 @@
-"""Decides how many calls are sent, how fast, and to which server. It adapts to what each server takes, and ends a run
-that gets no replies.
+"""Decide how many calls are sent, how fast, and to which server, adapting to what each server accepts; end a run that
+gets no replies.
 
 A call waits here, the most urgent first and among equals the oldest, until some server may have it: the one with the
 least in flight. A server that refuses for load (429, 503) is left alone as long as it asks, gets fewer calls at a time,
@@ -44,7 +44,7 @@ class ThrottleConfig:
 
 
 class Lane:
-    """The state of one server as the throttle knows it."""
+    """What the throttle knows of one server."""
 
     def __init__(self, url: str, config: ThrottleConfig, now: float) -> None:
         self.url, self.in_flight, self.trouble = url, 0, ""
@@ -55,7 +55,7 @@ class Lane:
 
     @property
     def is_aside(self) -> bool:
-        """Tell whether the server failed and gets one call at a time until one succeeds."""
+        """Tell whether the server failed, and so gets one call at a time until one succeeds."""
         return self._failures >= _FAILURES
 
     def ready_at(self, now: float) -> float:
@@ -78,7 +78,7 @@ class Lane:
         self._refusals = self._failures = self._tries = 0
 
     def refused(self, permit: Permit, wait_s: float | None, now: float) -> None:
-        """Record a refusal for load or rate. `wait_s`: seconds that the server asks for."""
+        """Record that the server refused a call for load or rate; `wait_s` are the seconds that it asks to wait."""
         self._pacer.refused(now, permit.spell, permit.sent_at)
         is_news = self._window.cut(sent_at=permit.sent_at, now=now, others=self.in_flight)
         if wait_s is None and is_news:
@@ -109,8 +109,9 @@ class Permit:
 
 
 class Throttle:
-    """Gives permission to send. Use it on one event loop, and return every permit by the method for how its call
-    ended."""
+    """Gives permission to send calls. Use it on one event loop, and return every permit by the method for how its call
+    ended.
+    """
 
     def __init__(self, urls: Sequence[str], config: ThrottleConfig, on_stall: Callable[[Stalled], None]) -> None:
         self._urls, self._config, self._on_stall = urls, config, on_stall
@@ -125,7 +126,7 @@ class Throttle:
 
     @contextmanager
     def wanted(self) -> Iterator[None]:
-        """Declare for the block that a reply is wanted: it waits, is sent, or is between two attempts."""
+        """Declare for a `with` block that a reply is wanted: its call waits, is sent, or is between two attempts."""
         loop = asyncio.get_running_loop()
         if not self._wanted:
             self._replied_at = loop.time()
@@ -164,7 +165,9 @@ class Throttle:
         self._serve(loop)
 
     def refused(self, permit: Permit, wait_s: float | None, why: str) -> None:
-        """Record that the server refused the call for its rate. `wait_s`: seconds that it asks to be left alone."""
+        """Record that the server refused the call for its rate; `wait_s` are the seconds that it asks to be left
+        alone.
+        """
         loop = self._given_back(permit)
         permit.lane.trouble = why
         permit.lane.refused(permit, wait_s, loop.time())
@@ -178,7 +181,7 @@ class Throttle:
         self._serve(loop)
 
     def overloaded(self, permit: Permit, wait_s: float | None, why: str) -> None:
-        """Record that the server failed for load, as both `refused` and `failed`."""
+        """Record that the server failed under load, which is both `refused` and `failed`."""
         permit.lane.failed(permit, asyncio.get_running_loop().time())
         self.refused(permit, wait_s, why)
 
@@ -188,7 +191,7 @@ class Throttle:
         self._serve(self._given_back(permit))
 
     def troubles(self) -> list[str]:
-        """Return the last error of each server that fails at present, or asked to be left alone."""
+        """Return the last error of each server that is failing, or that asked to be left alone."""
         now = asyncio.get_running_loop().time()
         return [lane.trouble for lane in self._lanes if lane.is_aside or now < lane.resumes_at]
 

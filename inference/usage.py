@@ -1,4 +1,4 @@
-"""What calls used: counts of calls and tokens, their prices, and the meters that rows take them from."""
+"""Count what calls used: calls and tokens, their prices, and the meters from which rows get their figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOKENS_PER_TEXT = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """Prices of tokens in any one currency, per million tokens."""
+    """Prices of tokens, per million tokens, in any one currency."""
 
     prompt_per_million: float = 0.0
     completion_per_million: float = 0.0
@@ -39,7 +39,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Calls, tokens and cost, summed over calls."""
+    """Numbers of calls and tokens, with their cost, summed over calls."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -70,7 +70,7 @@ class Usage:
 
 
 def usage_of(reply: Reply) -> Usage:
-    """What one call used."""
+    """Return the usage of one call."""
     return Usage(
         calls=1,
         prompt_tokens=reply.prompt_tokens,
@@ -87,7 +87,7 @@ def _add_up(counts: Iterable[CallCount]) -> tuple[CallCount, ...]:
 
 
 class Meter:
-    """Counts the distinct calls of one piece of work: the same figure whether they were paid or found in the ledger."""
+    """Counts the distinct calls of one piece of work, whether they were paid for or found in the ledger."""
 
     def __init__(self) -> None:
         self._replies: dict[str, Reply] = {}
@@ -95,8 +95,9 @@ class Meter:
         self._models: dict[str, str] = {}
 
     def add(self, reply: Reply, purpose: str = "", model: str = "") -> None:
-        """Count a reply. Counting it again changes nothing but its purpose: of several, the first in the alphabet
-        counts."""
+        """Count a reply. Counting it again changes nothing but its purpose, of which the alphabetically first is
+        kept.
+        """
         self._replies.setdefault(reply.key, reply)
         self._models.setdefault(reply.key, model)
         if purpose:
@@ -127,7 +128,7 @@ class Meter:
         return any(reply.from_ledger for reply in self._replies.values())
 
     def by_model(self) -> dict[str, Usage]:
-        """Return the sums of each model's calls by its name; an empty name holds the calls whose model is not known."""
+        """Return the sums of each model's calls by its name; the empty name has the calls whose model is unknown."""
         found: dict[str, Usage] = {}
         for key, reply in self._replies.items():
             found[self._models[key]] = found.get(self._models[key], Usage()) + usage_of(reply)
@@ -152,8 +153,7 @@ _metered: ContextVar[Meter | None] = ContextVar("metered", default=None)
 
 @contextmanager
 def metering() -> Iterator[Meter]:
-    """Count every call that is made in the block, and in the tasks that begin in it, even if other meters count it
-    too."""
+    """Count every call made within a `with` block and in tasks that begin in it, even if other meters count it too."""
     meter = Meter()
     token = _metered.set(meter)
     try:
@@ -188,5 +188,5 @@ def estimated_tokens(*texts: str) -> int:
 
 
 def tokens_of_sizes(sizes: Iterable[int]) -> int:
-    """Return the estimated tokens of texts of so many bytes."""
+    """Return the estimated tokens of texts of these sizes in bytes."""
     return sum(size // _BYTES_PER_TOKEN + _TOKENS_PER_TEXT for size in sizes)

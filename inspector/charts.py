@@ -49,7 +49,7 @@ _DOT_COLOURS = {
 def funnel(books: Sequence[StageCount]) -> go.Figure:
     """Draw for each stage the shares of its input that it passed on, rejected and failed on.
 
-    Stages count different things (questions, trees, candidates), so their lengths do not compare; their shares do.
+    Stages count different things (questions, trees, candidates), so only their shares compare, not their lengths.
     """
     lines = [line for line in books if line.inputs]
     names = [f"{line.name}: {line.inputs:,} in" for line in lines]
@@ -73,7 +73,7 @@ def funnel(books: Sequence[StageCount]) -> go.Figure:
 
 
 def bars(counts: Mapping[str, int], colour: str = GONE) -> go.Figure:
-    """Draw counts by name as bars, the greatest on top; each bar's `customdata` is its name."""
+    """Draw counts by name as bars, the largest on top; each bar's `customdata` is its name."""
     order = sorted(counts, key=lambda name: (-counts[name], name))
     figure = go.Figure(
         go.Bar(
@@ -127,10 +127,11 @@ def _stacked(bars: Sequence[go.Bar], rows: int) -> go.Figure:
 
 
 def histogram(values: np.ndarray, unit: str, bins: int = 30) -> go.Figure:
-    """Draw how often each value occurs; few whole numbers get a bar each. Rows without a value do not count.
+    """Draw how often each value occurs, with a bar for each value where these are few whole numbers. Missing values are
+    left out.
 
-    A bar's `customdata`: its least value, its end, and whether that belongs to it, as only to the last bar (else 0).
-    Least value and end are the same where the bar is of one number.
+    A bar's `customdata` is its lower bound, its upper bound, and whether the latter is included, as only in the last
+    bar (else 0). The bounds are equal where the bar is of one number.
     """
     values = values[~np.isnan(values)]
     whole = bool(len(values)) and bool(np.all(values == np.round(values))) and np.ptp(values) < bins
@@ -159,8 +160,9 @@ def histogram(values: np.ndarray, unit: str, bins: int = 30) -> go.Figure:
 
 
 def trend(points: Mapping[str, Sequence[tuple[str, float, str]]], unit: str) -> go.Figure:
-    """Draw a figure of runs over time, a line for each data set. `points`: time, value, and the run's name, which is
-    the point's `customdata`."""
+    """Draw a figure of runs over time, one line for each data set. `points` are (time, value, the run's name), and the
+    name becomes the point's `customdata`.
+    """
     figure = go.Figure(
         [
             go.Scatter(
@@ -199,10 +201,10 @@ def _laid_out(figure: go.Figure, rows: int, most: int | None = None) -> go.Figur
 
 
 def point_map(points: Sequence[MapPoint], chosen: Sequence[MapPoint], *, by_group: bool, height: int) -> go.Figure:
-    """Draw all points of a map, told apart by source or by group; those of the chosen row are on top and joined.
+    """Draw all points of a map, coloured by source or by group, with those of the chosen row on top and connected.
 
-    `customdata` of a point is its group. Each source or group has a colour and a shape of its own, as long as there are
-    any; points in no group are grey. The legend has the chosen row's sources, then the largest.
+    The `customdata` of a point is its group. Each source or group has a colour and a shape of its own, as long as there
+    are enough; points in no group are grey. The legend has the chosen row's sources, then the largest.
     """
     kinds = [point.group if by_group else point.source for point in points]
     looks = _choose_looks(kinds, by_group)
@@ -290,7 +292,7 @@ def lines(text: str, width: int, most: int) -> str:
 
 
 def hover(*parts: str) -> str:
-    """Write texts as HTML for what is shown under the pointer, each on lines of its own."""
+    """Write texts as HTML for a tooltip, each on lines of its own."""
     return "<br>".join(lines(part, _HOVER_LINE, _HOVER_LINES) for part in parts if part.strip())
 
 

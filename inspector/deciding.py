@@ -15,18 +15,18 @@ import pyarrow as pa
 
 from trailforge.curation import (
     CurationGuide,
+    LatestDecision,
     Merged,
-    Stance,
     TableGuide,
     append,
     check_decision,
-    collect_stances,
+    latest_decisions,
     merge,
     now,
     of_run,
     read_decisions,
     source_of,
-    tell_sources,
+    with_source_hashes,
 )
 from trailforge.pipelines import value_at
 from trailforge.pipelines.runs import OpenRun
@@ -40,7 +40,7 @@ Check = Callable[[Mapping[str, Any], Ruling], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curation:
-    """The rules by which people decide on a run's rows, and the name of the person who decides."""
+    """The rules by which people decide on a run's rows, and the name of the person deciding."""
 
     tables: tuple[str, ...]
     """Names of the tables on whose rows people decide; empty for a curated data set."""
@@ -57,11 +57,11 @@ def decide(
     folder: Path, run_id: str, table: str, row: Mapping[str, Any], who: str, words: Sequence[Mapping[str, Any]],
     check: Check,
 ) -> list[Decision]:  # fmt: skip
-    """Write all that a person decides on a row to the log, or nothing of it.
+    """Write everything that a person decides on a row to the log, or nothing; returns the decisions.
 
-    `words`: fields of `Decision`, at least `action`. Raises `InvalidInput` for a decision that says too little, that
-    takes back what was not said or fixes what is right already, or that together with what others said leaves no
-    valid row; `OutputError` when the log cannot be written.
+    `words` are fields of `Decision`, at least `action`. Raises `InvalidInput` for a decision that is incomplete, that
+    withdraws what was not said or fixes what is right already, or that together with others' decisions leaves no valid
+    row; `OutputError` when the log cannot be written.
     """
     uid = row["uid"] if "uid" in row else row["id"]
     takes_back = any(word["action"] == "withdraw" for word in words)  # even on a row that is not there any more
@@ -70,9 +70,9 @@ def decide(
         check_decision(Decision(run_id=run_id, table=table, uid=uid, who=who, when=now(), source_id=source_id, **word))
         for word in words
     )
-    new = tell_sources(folder, list(made))
+    new = with_source_hashes(folder, list(made))
     so_far = [each for each in of_run(read_decisions(folder), run_id) if (each.table, each.uid) == (table, uid)]
-    stances = collect_stances(so_far)
+    stances = latest_decisions(so_far)
     if takes_back and not any(each.who == who for each in stances):
         raise InvalidInput(f"{who} decided nothing on row {uid} of {table} that could be taken back", field="action")
     fixed = {fix.field.split(".")[0] for each in stances for fix in each.fixes}
@@ -80,7 +80,7 @@ def decide(
         if each.action != "fix" or each.field.split(".")[0] in fixed:
             continue
         if json.loads(each.value) == value_at(row, each.field):
-            raise InvalidInput("is that already", field=each.field)
+            raise InvalidInput("has that value already; fix nothing, or accept the row", field=each.field)
     if not (takes_back and _is_refused(row, so_far, check)):  # what is wrong already has to be mended somewhere
         _check(row, [*so_far, *new], check)
     append(folder, new)
@@ -101,17 +101,17 @@ def _is_refused(row: Mapping[str, Any], words: Sequence[Decision], check: Check)
 
 
 def make_fix(row: Mapping[str, Any], field: str, text: str) -> dict[str, str]:
-    """Make a fix from what a person types: where the row has text, it is taken as it stands, all else is read as JSON.
-
-    Raises `InvalidInput` when the row has no such field.
+    """Return a fix from the text that a person typed: as it is where the row has text, else read as JSON. Raises
+    `InvalidInput` when the row has no such field.
     """
     value = json.dumps(text, ensure_ascii=False) if isinstance(value_at(row, field), str) else text
     return {"action": "fix", "field": field, "value": value}
 
 
 def parts_of(row: Mapping[str, Any], fields: Sequence[str]) -> list[str]:
-    """Paths, as `value_at` takes them, of the texts and numbers in some fields of a row; a list of texts counts as
-    one."""
+    """Return the paths, as `value_at` takes them, of texts and numbers in some fields of a row; a list of texts counts
+    as one.
+    """
     return [part for field in fields for part in _parts(row.get(field), field)]
 
 
@@ -149,7 +149,7 @@ _MOST_ASKED = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A choice of rows: those that have this value in a column."""
+    """A filter of rows: those with this value in a column."""
 
     column: str
     value: str
@@ -158,7 +158,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The rows that a person chose to decide on, and their order."""
+    """Which rows a person wants to decide on, and in which order."""
 
     table: str
     mode: str
@@ -175,15 +175,16 @@ class Wanted:
 
 
 def modes_of(run: OpenRun, table: str, guide: TableGuide | None = None, who: str = "") -> list[str]:
-    """The orders that a table offers: "filters disagree" only where rows tell what filters said, "mine" only where a
-    guide names this person."""
+    """Return the orders that a table offers: "filters disagree" only where rows have filters' scores, "mine" only where
+    a guide names this person.
+    """
     has = {LOWEST: bool(run.table(table).numbers()), FILTERS_DIFFER: _may_be_disputed(run, table)}
     has[MINE] = guide is not None and who in guide.annotators
     return [mode for mode in MODES if has.get(mode, True)]
 
 
 def kinds_of(run: OpenRun, table: str) -> list[Kind]:
-    """The kinds by which rows of a table can be chosen; a value that all rows have is no choice."""
+    """Return the filters that a table's kinds of rows allow; a value that all rows have is none."""
     schema = run.table(table).schema
     columns = [name for name in _KINDS if name in schema.names and pa.types.is_string(schema.field(name).type)]
     counts = run.table(table).counts(columns) if columns else {}
@@ -195,8 +196,8 @@ def kinds_of(run: OpenRun, table: str) -> list[Kind]:
     ]
 
 
-def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], decided: Merged) -> np.ndarray:
-    """Numbers of the rows to decide on, in order; with a search, of the rows that were searched so far."""
+def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[LatestDecision], decided: Merged) -> np.ndarray:
+    """Return the numbers of the rows to decide on, in order; with a search, of the rows searched so far."""
     table = wanted.table
     order = _order(run, wanted, who, stances, decided)
     if wanted.kind is not None:
@@ -222,7 +223,7 @@ def _found(run: OpenRun, wanted: Wanted) -> Sequence[int]:
         return ()
 
 
-def _order(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], decided: Merged) -> np.ndarray:
+def _order(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[LatestDecision], decided: Merged) -> np.ndarray:
     """All rows that the order is made of."""
     table = wanted.table
     if wanted.mode == MINE:
@@ -248,7 +249,9 @@ _NO_SHARE = np.array([], np.int64), np.array([], np.int64)
 
 
 def shares_of(run: OpenRun, table: str, guide: TableGuide) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Numbers of the rows that belong to each annotator: alone, and with others, each in the order of the table."""
+    """Return for each annotator the numbers of the rows that belong to this person alone, and to several, each in the
+    order of the table.
+    """
 
     def divide() -> dict[str, tuple[np.ndarray, np.ndarray]]:
         key = run.key_of(table)
@@ -263,7 +266,7 @@ def shares_of(run: OpenRun, table: str, guide: TableGuide) -> dict[str, tuple[np
     return run.once(("shares", table, *named), divide) if guide.annotators else {}
 
 
-def _decided_enough(wanted: Wanted, stances: Sequence[Stance]) -> set[str]:
+def _decided_enough(wanted: Wanted, stances: Sequence[LatestDecision]) -> set[str]:
     """Ids of rows that as many people have decided on as the guide asks for, whoever they are."""
     table = wanted.table
     counts = Counter(each.uid for each in stances if each.table == table)

@@ -60,13 +60,13 @@ Sides = Mapping[Side, Sequence[tuple[str, AgentEpisode, AgentEpisode]]]
 
 @st.cache_resource(max_entries=2, show_spinner="Opening the evaluation …")
 def open_cached(folder: Path, stamp: Any) -> OpenEvaluation:
-    """Open the evaluation of a folder as it is now, or take it from the cache."""
+    """Open the evaluation of a folder in its present state, or take it from the cache."""
     return open_evaluation(folder)
 
 
 @st.cache_resource(max_entries=2, show_spinner="Opening the training …")
 def open_trained(folder: Path, stamp: Any) -> OpenEpisodes:
-    """Open the episodes of a training's folder as it is now, or take them from the cache."""
+    """Open the episodes of a training's folder in their present state, or take them from the cache."""
     return open_training(folder)
 
 
@@ -86,7 +86,7 @@ def compare_cached(
 
 
 def show_page(folder: Path, other: Path | None = None) -> None:
-    """Show the whole page of an evaluation. `other`: the folder of another one, to compare with."""
+    """Show the whole page of an evaluation. `other` is the folder of another one to compare with."""
     opened = open_cached(folder, stamp_evaluation(folder))
     beside = None if other is None else open_cached(other, stamp_evaluation(other))
     pages = [
@@ -108,7 +108,7 @@ def show_training(folder: Path) -> None:
 
 
 def show_steps(opened: OpenEpisodes) -> None:
-    """Show a line for each step of a training."""
+    """Show a line of figures for each step of a training."""
     st.html(f'<div class="runhead"><b>{escape_text(opened.folder.name)}</b></div>')
     draw(describe_steps(opened.episodes), _canvas(opened, "steps"))
 
@@ -172,7 +172,7 @@ def _or_all(value: Any) -> str:
 
 
 def show_two(opened: OpenEvaluation, other: OpenEvaluation | None) -> None:
-    """Let a person choose two runs, and show by what they differ, and a question that both have."""
+    """Let a person choose two runs, and show how they differ, and a question that both have."""
     sources = [opened, *([other] if other else [])]
     runs = {run: (source, numbers) for source in sources for run, numbers in source.runs().items()}
     if len(runs) < 2:
@@ -236,7 +236,7 @@ def _canvas(opened: OpenEpisodes, key: str) -> Canvas:
 
 
 def main(folder: Path, other: Path | None = None) -> None:
-    """Run the page once."""
+    """Run the page's script once."""
     leave_own_folder()
     if open_page(folder.name):
         guard(partial(show_training, folder) if is_training(folder) else partial(show_page, folder, other))

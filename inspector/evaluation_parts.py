@@ -1,5 +1,6 @@
-"""Describe an evaluation or a training as parts that page and terminal draw: a table, an episode, two runs side by
-side."""
+"""Describe an evaluation or a training as parts that page and terminal can draw: a table, an episode, two runs side by
+side.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from trailforge.evaluation.results import (
     Comparison,
     EvaluationTable,
     TableRow,
+    describe_malformed,
     describe_timeline,
     is_right,
-    tell_malformed,
 )
 from trailforge.inspector.evaluations import verdict_of
 from trailforge.pipelines.show import (
@@ -51,14 +52,15 @@ _LONGEST_LIST = 1_000
 
 
 def describe_results(table: EvaluationTable, *, is_brief: bool = False) -> Parts:
-    """Describe what is missing of an evaluation, and its table. `is_brief`: only the columns that a terminal has
-    room for."""
+    """Describe the table of an evaluation, and what is still missing. `is_brief` gives only the columns that fit a
+    terminal.
+    """
     given = table.evaluation
     missing = [*table.missing[:_MOST_MISSING]]
     if more := len(table.missing) - len(missing):
         missing.append(f"{more} more")
     notes = [Note(f"Not all is there. {line}", "warn") for line in missing]
-    notes += [Note(line, "warn") for line in tell_malformed(table.rows)]
+    notes += [Note(line, "warn") for line in describe_malformed(table.rows)]
     chips = Chips(
         [
             StyledText(f"{given.num_questions:,} questions of {given.dataset or given.questions}"),
@@ -157,10 +159,8 @@ def _interval(found: CellEstimate) -> str:
 
 
 def describe_steps(episodes: Sequence[AgentEpisode], *, is_brief: bool = False) -> Parts:
-    """Describe each training step of which episodes were kept, in a line. All figures but the share of failed episodes
-    leave those out.
-
-    `is_brief`: only the columns that a terminal has room for.
+    """Describe each training step that has stored episodes, in a line. All figures but the share of failed episodes
+    leave those out. `is_brief` gives only the columns that fit a terminal.
     """
     by_step: dict[int, list[AgentEpisode]] = {}
     for each in episodes:
@@ -210,7 +210,7 @@ def _percent(values: Sequence[float]) -> float | None:
 
 
 def episode_cells(episode: AgentEpisode) -> dict[str, Any]:
-    """The cells of an episode's line in a list."""
+    """Return the cells of an episode's line in a list."""
     return {
         "uid": episode.uid, "question": episode.question, "answer": episode.answer, "gold": episode.golds[0],
         "verdict": verdict_of(episode), "agent": episode.agent, "back end": episode.backend, "seed": episode.seed,
@@ -220,8 +220,9 @@ def episode_cells(episode: AgentEpisode) -> dict[str, Any]:
 
 
 def describe_episode(episode: AgentEpisode, *, is_beside: bool = False) -> Parts:
-    """Describe what an episode did and what that is worth. `is_beside`: another episode on the question stands
-    beside it."""
+    """Describe what an episode did, with its scores. `is_beside` says that another episode on the question is shown
+    beside it.
+    """
     own = [tab("Transcript", lambda: [Conversation(episode.messages, golds=episode.golds, is_for_training=False)])]
     if (record := episode.browse) is not None:
         own.insert(0, tab(f"Calls ({record.figures.calls})", lambda: describe_timeline(record)))
@@ -326,7 +327,7 @@ def _describe_scores(episode: AgentEpisode) -> Parts:
 
 
 def describe_comparison(comparison: Comparison) -> Parts:
-    """Describe the figures by which two runs differ."""
+    """Describe the measures by which two runs differ."""
     rows = [
         {
             "measure": _HEAD_OF.get(name, name.replace("_", " ")), "first": found.first, "second": found.second,

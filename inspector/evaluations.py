@@ -1,4 +1,4 @@
-"""Open the folder of an evaluation or a training, and choose among its episodes."""
+"""Open the folder of an evaluation or a training, and select among its episodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VERDICTS: tuple[Verdict, ...] = ("right", "wrong", "right by luck")
 
 
 class RunOfAgent(NamedTuple):
-    """One agent over one back end with one model, in one folder; comparisons are between two of them."""
+    """One agent over one back end with one model, in one folder; two of these can be compared."""
 
     folder: Path
     agent: str
@@ -39,7 +39,7 @@ class RunOfAgent(NamedTuple):
 
 
 class PlaceOfEpisode(NamedTuple):
-    """The place of an episode: its cell, and its row number there."""
+    """Where an episode is stored: its cell, and its row number there."""
 
     cell: str
     number: int
@@ -47,7 +47,7 @@ class PlaceOfEpisode(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenEpisodes:
-    """A folder's episodes as they were when it was opened. Texts of an episode are read when it is looked at."""
+    """A folder's episodes as they were when it was opened. The texts of an episode are read when it is looked at."""
 
     folder: Path
     episodes: tuple[AgentEpisode, ...]
@@ -58,18 +58,17 @@ class OpenEpisodes:
     """The cells of the evaluation, opened as the tables of a run."""
 
     def whole(self, number: int) -> AgentEpisode:
-        """The episode with a number, with all its texts."""
+        """Return the episode with this number, with all its texts."""
         place = self.places[number]
         return from_dict(AgentEpisode, self.run.row(place.cell, place.number))
 
     def find(self, uid: str) -> int | None:
-        """Number of the episode with a uid; None: there is none."""
+        """Return the number of the episode with a uid, or None."""
         return next((number for number, each in enumerate(self.episodes) if each.uid == uid), None)
 
     def select(self, wanted: Mapping[str, Any], words: str = "") -> list[int]:
-        """Numbers of the episodes that have all wanted values, by name as in `FACETS`; an empty value does not count.
-
-        `words`: text that has to stand in question, answer, gold answers or an id; empty: any.
+        """Return the numbers of the episodes that have all wanted values, by name as in `FACETS`; an empty value
+        matches any. `words` is text that must occur in question, answer, gold answers or an id.
         """
         asked = {name: value for name, value in wanted.items() if value != ""}
         return [
@@ -87,7 +86,7 @@ class OpenEvaluation(OpenEpisodes):
     table: EvaluationTable
 
     def runs(self) -> dict[RunOfAgent, list[int]]:
-        """Numbers of the episodes of each run, runs in the order of the table."""
+        """Return the numbers of the episodes of each run, in the order of the table."""
         found = {
             RunOfAgent(self.folder, row.agent, row.backend, row.index, row.model): list[int]()
             for row in self.table.rows
@@ -98,12 +97,12 @@ class OpenEvaluation(OpenEpisodes):
 
 
 def is_training(folder: Path) -> bool:
-    """Whether a folder is that of a training that kept episodes."""
+    """Tell whether a folder is that of a training that stored episodes."""
     return not is_evaluation(folder) and any((folder / EPISODES).glob(STEP_FILES))
 
 
 def open_evaluation(folder: Path) -> OpenEvaluation:
-    """Open an evaluation with the episodes of its finished shards. Raises as `read_evaluation`."""
+    """Open an evaluation with the episodes of its finished shards. Raises what `read_evaluation` raises."""
     evaluation, cells = read_evaluation(folder), tables_of(folder / EPISODES)
     episodes: list[AgentEpisode] = []
     places: list[PlaceOfEpisode] = []
@@ -118,7 +117,9 @@ def open_evaluation(folder: Path) -> OpenEvaluation:
 
 
 def open_training(folder: Path) -> OpenEpisodes:
-    """Open the episodes that a training kept. Raises `InvalidInput` for files that hold others, or are damaged."""
+    """Open the episodes that a training stored. Raises `InvalidInput` for files that have other rows, or are
+    damaged.
+    """
     episodes = tuple(lighten(each) for each in read_trained(folder))
     return OpenEpisodes(
         folder=folder, episodes=episodes, places=tuple(PlaceOfEpisode(EPISODES, n) for n in range(len(episodes))),
@@ -133,18 +134,20 @@ def _as_run(folder: Path, run_id: str, tables: Sequence[str]) -> OpenRun:
 
 
 def stamp_evaluation(folder: Path) -> tuple[Any, ...]:
-    """A value that differs when an evaluation's folder holds something else than before."""
+    """Return a value that changes whenever the content of an evaluation's folder does."""
     files = sorted((folder / EPISODES).glob("*/*.parquet"))
     return tuple((str(path), path.stat().st_mtime_ns) for path in (folder / MANIFEST, *files))
 
 
 def stamp_training(folder: Path) -> tuple[Any, ...]:
-    """A value that differs when a training's folder holds something else than before."""
+    """Return a value that changes whenever the content of a training's folder does."""
     return tuple((path.name, path.stat().st_mtime_ns) for path in sorted((folder / EPISODES).glob(STEP_FILES)))
 
 
 def verdict_of(episode: AgentEpisode) -> Verdict:
-    """The verdict on an episode. It is right by luck where its answer is right and its searches do not bear it out."""
+    """Return the verdict on an episode: right, wrong, or right by luck, where its answer is right but its searches do
+    not support it.
+    """
     if not is_right(episode.scores):
         return "wrong"
     return "right by luck" if episode.failures else "right"
@@ -169,10 +172,8 @@ FACETS: Mapping[str, Callable[[AgentEpisode], Sequence[Any]]] = {
 
 
 def find_episodes(opened: OpenEpisodes, *, id: str | None, kind: str | None, count: int) -> list[int]:
-    """Numbers of the first `count` episodes with an id, the episode's own or its question's, and with a failure tag or
-    a verdict.
-
-    Raises `InvalidInput` when none matches.
+    """Return the numbers of the first `count` episodes with an id (their own or their question's) and with a failure
+    tag or verdict. Raises `InvalidInput` when none matches.
     """
     known = sorted({tag for each in opened.episodes for tag in each.failures})
     if kind is not None and kind not in (*known, *VERDICTS):
@@ -204,8 +205,8 @@ def split_questions(
 ) -> dict[Side, list[tuple[str, AgentEpisode, AgentEpisode]]]:
     """Group the questions of two runs by which run gets them right, with an episode of each run.
 
-    A run gets a question right when most of its episodes do; the shown one, of the first seed, is one of those that
-    settle it.
+    A run gets a question right when most of its episodes do; the episode shown, of the first seed, is one of that
+    majority.
     """
     left, right = by_question(first), by_question(second)
     found: dict[Side, list[tuple[str, AgentEpisode, AgentEpisode]]] = {side: [] for side in SIDES}

@@ -1,5 +1,6 @@
-"""Write the page of a run as files that a browser shows without a server: the overview, the list of each table, and a
-page for each row. Nothing in them asks any host for anything."""
+"""Write the page of a run as files that a browser shows without a server: an overview, a list of each table, a page for
+each row. Nothing in them is loaded from another host.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from trailforge.curation import between_people, by_reason, collect_stances, merge, of_run, read_decisions, with_filters
+from trailforge.curation import between_people, by_reason, latest_decisions, merge, of_run, read_decisions, with_filters
 from trailforge.inspector import charts
 from trailforge.inspector.showing import cells, describe, kinds_of, more_of, product_of, show_of
 from trailforge.inspector.static_parts import StaticDrawing, table_of
@@ -54,10 +55,10 @@ field?.addEventListener("input", () => {
 
 
 def export_pages(run: OpenRun, out: Path, most: int) -> Iterator[tuple[int, int]]:
-    """Write the pages of a run to a folder that must not exist or be empty, of each table at most so many rows.
+    """Write the pages of a run to a folder that must not exist or be empty, at most `most` rows of each table.
 
-    Yields how many pages are written, of how many, after each. Until all are written nothing stands at `out`. Raises
-    `OutputError` when something is in the way, or plotly is missing.
+    Yields, after each page, how many are written of how many. Nothing stands at `out` until all are written. Raises
+    `OutputError` when files are in the way, or plotly is missing.
     """
     try:
         from plotly.offline import get_plotlyjs
@@ -170,7 +171,7 @@ class _Site:
         return parts
 
     def _decisions(self) -> str:
-        stances = collect_stances(of_run(read_decisions(self._run.folder), self._run.run_id))
+        stances = latest_decisions(of_run(read_decisions(self._run.folder), self._run.run_id))
         if not stances:
             return "<h1>Decisions</h1><p>Nobody has decided on a row.</p>"
         merged = merge(of_run(read_decisions(self._run.folder), self._run.run_id))

@@ -1,4 +1,5 @@
-"""Show the curators' page of a run: its views, and the rows of its tables; of a folder of runs, the list of them first.
+"""Show the curators' page of a run: its views, and the rows of its tables; for a folder of runs, the list of them
+first.
 
 `trailforge inspect` has Streamlit run this module as `page.py FOLDER WHO [GUIDE]`, anew for each thing a person does.
 """
@@ -29,7 +30,7 @@ from trailforge.schemas import InvalidInput, TrailforgeError
 
 
 def show_page(run: OpenRun, curation: Curation, *, is_in_root: bool = False) -> None:
-    """Show the whole page of a run. `is_in_root`: whether there is a list of runs to go back to."""
+    """Show the whole page of a run. `is_in_root` says that there is a list of runs to go back to."""
     if not open_page(run.dataset, decide.STYLE + fixing.STYLE):
         return
     shown, decisions = show_of(run.dataset), partial(decide.show, run, curation)
@@ -102,18 +103,19 @@ def _show_row(run: OpenRun, table: ShownTable, number: int | None) -> None:
 
 @st.cache_resource(max_entries=2, show_spinner="Opening the run …")
 def open_cached(folder: Path, stamp: Any) -> tuple[OpenRun, tuple[str, ...]]:
-    """Open the run of a folder as it is now, with the tables on whose rows people decide, or take them from the
-    cache."""
+    """Return the run of a folder in its present state and the tables on whose rows people decide, from the cache if
+    possible.
+    """
     run, settings = open_run(folder), read_settings(folder)
     if settings is None:
-        raise InvalidInput("holds no run", file=folder)
+        raise InvalidInput("holds no run; give the folder of a run, or one with several", file=folder)
     if run.manifest is None:
         run = replace(run, books=books_so_far(folder, settings))
     return run, () if is_curated(settings) else decidable(run.dataset)
 
 
 def main(folder: Path, who: str, guide: str = "") -> None:
-    """Run the page once. `guide`: path of a curation.yaml; empty: the one that is found by the run's folder."""
+    """Run the page's script once. `guide` is the path of a curation.yaml; empty means the one found beside the run."""
     leave_own_folder()
     is_in_root = is_root(folder)
     if is_in_root:

@@ -1,4 +1,4 @@
-"""Read a root, a folder that holds several runs: what each made and cost, and how two of them differ."""
+"""Read a root, which is a folder with several runs: what each made and cost, and how two of them differ."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_RUNS = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLine:
-    """What a root's list says of one run."""
+    """One run's line in the list of a root."""
 
     name: str
     """Path of its folder within the root."""
@@ -43,22 +43,22 @@ class RunLine:
 
     @property
     def rows_per_input(self) -> float | None:
-        """Its yield: rows of the main table for each input; None without inputs."""
+        """Return the yield of a run: rows of the main table for each input; None without inputs."""
         return self.rows / self.inputs if self.inputs else None
 
     @property
     def cost_per_row(self) -> float | None:
-        """Cost of a row of the main table; None without rows."""
+        """Return the cost of a row of the main table; None without rows."""
         return self.cost / self.rows if self.rows else None
 
 
 def is_root(folder: Path) -> bool:
-    """Whether a folder is no run itself and holds some."""
+    """Tell whether a folder contains runs and is no run itself."""
     return not (folder / RUN).is_file() and next(_folders(folder), None) is not None
 
 
 def list_runs(root: Path) -> list[RunLine]:
-    """The runs below a root, the latest first; of more than 2,000 the first by name."""
+    """Return the runs below a root, the latest first; if there are over 2,000, the first ones by name."""
     found = (_line(root, folder) for _, folder in zip(range(_MOST_RUNS), _folders(root), strict=False))
     return sorted(found, key=lambda line: (line.when, line.name), reverse=True)
 
@@ -103,7 +103,7 @@ def _finished(name: str, when: str, manifest: Manifest) -> RunLine:
 
 
 def rows_of(manifest: Manifest) -> int:
-    """Number of rows in a run's main table; 0 for a data set that is not installed."""
+    """Return the number of rows in a run's main table; 0 for a data set that is not installed."""
     try:
         table = product_of(manifest.dataset)
     except InvalidInput:
@@ -118,7 +118,7 @@ def _when(folder: Path) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPair:
-    """Two runs held against each other."""
+    """Two runs to be compared."""
 
     figures: Mapping[str, tuple[float | None, float | None]]
     """Figures of both by name; None where a run does not have it."""
@@ -132,7 +132,7 @@ class RunPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowDifference:
-    """What two runs made of one source where that is not the same."""
+    """A difference between the rows that two runs made from one source."""
 
     source: str
     """Id of the question, document or path; the row's own where a table names no source."""
@@ -142,14 +142,13 @@ class RowDifference:
 
     @property
     def what(self) -> str:
-        """Which of the two has rows of the source that the other lacks."""
+        """Return which of the two has rows of the source that the other lacks."""
         return "other rows" if self.first and self.second else "only in A" if self.first else "only in B"
 
 
 def compare_runs(first: OpenRun, second: OpenRun) -> RunPair:
-    """Hold two runs against each other: their figures, and the rows of their main table.
-
-    Rows are the same where their uids are, which follow from their content.
+    """Compare two runs: their figures, and the rows of their main table. Rows are the same when their uids are, which
+    are hashes of their content.
     """
     tables = [product_of(run.dataset) for run in (first, second)]
     figures = [_figures(run) for run in (first, second)]

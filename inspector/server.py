@@ -1,4 +1,4 @@
-"""Serve the page with Streamlit, on this machine alone unless more is asked for, with a password where one is set."""
+"""Serve the page with Streamlit, on this machine alone unless asked otherwise, and with a password where one is set."""
 
 from __future__ import annotations
 
@@ -49,13 +49,12 @@ name of a page elsewhere can be made to lead here, too (DNS rebinding)."""
 
 
 def is_shared(host: str, *, is_behind_proxy: bool) -> bool:
-    """Whether people beside this machine's user are meant to reach the page."""
+    """Tell whether people other than this machine's user are meant to reach the page."""
     return is_behind_proxy or not _is_loopback(host)
 
 
 def check_reach(host: str, *, is_behind_proxy: bool) -> None:
-    """Check that a page which others can reach asks for a password. Raises `InvalidInput` where nothing asks who
-    they are."""
+    """Raise `InvalidInput` when others can reach the page and it would ask for no password."""
     if _is_loopback(host) or is_behind_proxy or os.environ.get(PASSWORD):
         return
     raise InvalidInput(
@@ -88,8 +87,8 @@ def serve(
 ) -> None:
     """Serve a script of Streamlit until the process is stopped. Raises `InvalidInput` where Streamlit is missing.
 
-    `modules`: names of those that the script's views want. They are imported while the server starts and the browser
-    loads Streamlit's own files, so that the first view does not wait for them.
+    `modules` are the names of those that the script's views need. They are imported while the server starts and the
+    browser loads Streamlit's own files, so that the first view comes sooner.
     """
     try:
         from streamlit import App, net_util
@@ -126,10 +125,10 @@ def _is_loopback(host: str) -> bool:
 
 @dataclass(slots=True)
 class Guesses:
-    """Counts wrong passwords of the whole process: a person who opens ten pages, from ten addresses, guesses no faster.
+    """Counts wrong passwords over the whole process, so that opening ten pages does not speed up guessing.
 
-    Each wrong password doubles the time, from a second to a minute, in which no password is looked at, not even the
-    right one.
+    Each wrong password doubles the time, from a second to a minute, in which every password is refused, even the right
+    one.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -139,7 +138,7 @@ class Guesses:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def problem_of(self, given: str, password: str) -> str | None:
-        """Why a person with this password is not let in; None: it is the right one."""
+        """Return why this password is refused; None when it is right."""
         with self.lock:
             now = self.clock()
             if now < self.closed_until:
@@ -160,7 +159,7 @@ GUESSES = Guesses()
 
 
 def is_open() -> bool:
-    """Whether this person may see the page; the password is asked for where that is needed."""
+    """Tell whether this person may see the page, asking for the password where one is needed."""
     import streamlit as st
 
     password = os.environ.get(PASSWORD)

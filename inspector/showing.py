@@ -1,4 +1,4 @@
-"""Find what a data set shows and which of its rows are asked for, and describe a row of any of its tables."""
+"""Find the tables that a data set shows and the rows that are asked for, and describe any row for display."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ _LONGEST_CELL = 160
 
 @cache
 def show_of(dataset: str) -> Show:
-    """The rows and tables that a data set shows of itself; its tables field by field where it declares nothing.
-
-    Raises `InvalidInput` for a data set that is not installed.
+    """Return the tables and views that a data set declares; its tables field by field where it declares none. Raises
+    `InvalidInput` for a data set that is not installed.
     """
     declared = load_dataset(dataset)
     return resolve(declared.show) if declared.show else _plain_show(declared)
@@ -60,7 +59,7 @@ def _columns(record: Any) -> Sequence[str]:
 
 
 def product_of(dataset: str) -> str:
-    """Name of the table that runs of a data set are for."""
+    """Return the name of the main table of a data set's runs."""
     return load_dataset(dataset).rows
 
 
@@ -72,14 +71,13 @@ def kinds_of(dataset: str, table: ShownTable) -> Sequence[str]:
 
 
 def more_of(run: OpenRun, table: ShownTable) -> Mapping[str, Sequence[Any]]:
-    """Values for the columns of a table's list that the table does not store, by name."""
+    """Return by name the values of columns that a table's list shows but the table does not store."""
     return run.once(("more", table.name), partial(table.more, run)) if table.more else {}
 
 
 def describe(run: OpenRun, table: str, number: int, *, is_brief: bool = False) -> Parts:
-    """Describe a row of a table as parts; field by field where its data set does not show the table.
-
-    `is_brief`: describe it as one row of several, where its data set says how.
+    """Describe a row of a table for display, field by field where its data set has no view of it. `is_brief` describes
+    it in a few lines where the data set can.
     """
     record = run.record(table, number)
     if isinstance(record, RejectedRow):
@@ -130,7 +128,7 @@ _REJECTED = ShownTable(name="rejected", title="Rejected rows", describe=lambda r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """The rows of one table that a search found."""
+    """The rows of one table that a search found, by row number."""
 
     table: str
     numbers: tuple[int, ...]
@@ -142,13 +140,12 @@ def find_rows(
     run: OpenRun, *, table: str = "", id: str | None = None, kind: str | None = None, search: str = "",
     lowest: str = "", count: int = 1,
 ) -> Rows:  # fmt: skip
-    """Find the first `count` rows that match, in a table, or else in the first table in which any does.
+    """Return the first `count` rows that match, in a table or else in the first table in which any does.
 
-    `id` is a row's own or that of what it belongs to: a question, a bundle. It may be of any table; without one, the
-    table that the run is for is searched and ordered. `search`: as `pipelines.search` reads it. `lowest`: a number of
-    the rows, such as `reward.total`, by which they are ordered; rows without it are left out.
-
-    Raises `InvalidInput` when no row matches, for a number that no table has, and for a search that cannot be read.
+    `id` is a row's own or that of its question or bundle, in any table; without one, the main table is searched and
+    ordered. `search` is read by `pipelines.search`. `lowest` is a number of the rows, such as `reward.total`, by which
+    they are ordered; rows without it are left out. Raises `InvalidInput` when no row matches, for a number that no
+    table has, and for a search that cannot be read.
     """
     if id is not None:
         id = id.encode("utf-8", "backslashreplace").decode("utf-8")  # bytes that are no text are in no row
@@ -175,7 +172,7 @@ def find_rows(
 
 
 def count_kinds(run: OpenRun) -> Counter[str]:
-    """Count the rows of the table that the run is for, by kind; kinds without rows are there with 0."""
+    """Count the rows of the main table by kind; kinds without rows are there with 0."""
     table = show_of(run.dataset).table(product_of(run.dataset))
     counts: Counter[str] = Counter()
     if table is None:
@@ -187,9 +184,8 @@ def count_kinds(run: OpenRun) -> Counter[str]:
 
 
 def hints_of(run: OpenRun) -> list[str]:
-    """Options of `trailforge show` that find rows in a run, as its data set proposes them.
-
-    For a run without rows, those that it proposes for other tables that have some, and for what was rejected.
+    """Return options of `trailforge show` that find rows in a run, as its data set suggests them. For a run without
+    rows, those for other tables that have some, and for rejected rows.
     """
     if not run.size(product_of(run.dataset)):
         others = [hint for hint in show_of(run.dataset).hints if _table_in(hint) and run.size(_table_in(hint))]
@@ -267,9 +263,8 @@ def _kinds(run: OpenRun, table: ShownTable) -> list[str | None]:
 
 
 def ordered(run: OpenRun, table: ShownTable, column: str, *, is_descending: bool = False) -> list[int]:
-    """Numbers of a table's rows by a column, the lowest value first, or the highest; rows without a value are left out.
-
-    Raises `InvalidInput` for a column that is neither one of numbers nor one that only its list has.
+    """Return the numbers of a table's rows sorted by a column, ascending or descending; rows without a value are left
+    out. Raises `InvalidInput` for a column that is neither one of numbers nor one that only the list has.
     """
 
     def order() -> list[int]:
@@ -285,14 +280,15 @@ def ordered(run: OpenRun, table: ShownTable, column: str, *, is_descending: bool
 
 
 def title_of(path: str) -> str:
-    """What a column is called at the head of a list: of a part the name of the part, of a total that of the whole."""
+    """Return a column's title in a list: for a part of a record the part's name, for its total the record's."""
     whole, _, part = path.rpartition(".")
     return (whole if part == "total" else part).replace("_", " ")
 
 
 def cells(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """The cells of the list, line by line. In columns of numbers a missing value stays empty, where a table would
-    have "None"."""
+    """Return the cells of the list, line by line. In columns of numbers a missing value stays empty, where a table
+    would show "None".
+    """
     lines = [{column: _cell(row, column) for column in columns} for row in rows]
     for column in columns:
         if not any(isinstance(line[column], int | float) for line in lines):

@@ -1,5 +1,6 @@
-"""Write the parts of a row as HTML that needs no server: what is a widget on the page is folded, drawn or listed
-here."""
+"""Write the view of a row as HTML that needs no server: what is a widget on the page is folded, drawn or listed
+here.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ _COLOURS = {
 
 
 class StaticDrawing:
-    """Writes parts of one page; charts of the page get numbers in the order in which they come."""
+    """Writes the parts of one page as HTML; charts are numbered in the order in which they come."""
 
     def __init__(self) -> None:
         self._charts = itertools.count()
@@ -108,7 +109,7 @@ class StaticDrawing:
 
 
 def table_of(rows: Sequence[Mapping[str, Any]], links: Sequence[str] = ()) -> str:
-    """Write rows of plain values as a table. `links`: for each row where its first cell leads to."""
+    """Write rows of plain values as an HTML table. `links` has for each row the target of its first cell."""
     if not rows:
         return ""
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -144,7 +145,7 @@ def _title(title: str, cells: Mapping[str, Any]) -> str:
 
 
 def diagram(part: Diagram) -> str:
-    """Draw boxes and arrows as SVG: each box behind those that lead to it."""
+    """Draw boxes and arrows as SVG, each box to the right of those that lead to it."""
     layers = list(_layers(part.nodes, part.edges))
     sizes = {node.id: _size(node) for node in part.nodes}
     places: dict[str, tuple[float, float]] = {}

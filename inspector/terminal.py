@@ -24,9 +24,8 @@ def show_rows(
     folder: Path, *, table: str = "", id: str | None = None, kind: str | None = None, search: str = "",
     lowest: str = "", count: int = 1,
 ) -> list[Any]:  # fmt: skip
-    """Print rows of a run, and return them; several rows are printed in brief where the table has a brief form.
-
-    Raises as `find_rows`.
+    """Print rows of a run, and return them; several rows are printed in brief where the table has a brief form. Raises
+    what `find_rows` raises.
     """
     run, console = open_run(folder), Console()
     found = find_rows(run, table=table, id=id, kind=kind, search=search, lowest=lowest, count=count)
@@ -74,7 +73,9 @@ def _show_episodes(opened: OpenEpisodes, console: Console, *, id: str | None, ki
 
 
 def show_first(manifest: Manifest, folder: Path) -> None:
-    """Print the books of a preview and its first three rows, or where it has no rows the first three rejected ones."""
+    """Print the counts of a preview by stage and its first three rows, or the first three rejected ones where it has
+    none.
+    """
     run, console = open_run(folder), Console()
     console.print(figures(manifest, count_kinds(run)))
     table = product_of(run.dataset) if run.size(product_of(run.dataset)) else "rejected"
@@ -86,7 +87,7 @@ def show_first(manifest: Manifest, folder: Path) -> None:
 
 
 def show_end(manifest: Manifest, folder: Path) -> None:
-    """Print what a person sees at the end of a run: its figures, one of its rows, and where to look further."""
+    """Print what a user sees at the end of a run: its figures, one of its rows, and where to look further."""
     run, console = open_run(folder), Console()
     shown, product, at = show_of(run.dataset), product_of(run.dataset), shlex.quote(str(folder))
     console.print(figures(manifest, count_kinds(run)))
@@ -112,17 +113,17 @@ def _example(run: OpenRun, product: str) -> int:
 
 
 def row(run: OpenRun, table: str, number: int) -> RenderableType:
-    """Draw a row of a run."""
+    """Return a drawing of a row of a run for the terminal."""
     return view(describe(run, table, number), run.row(table, number)[run.key_of(table)], table)
 
 
 def brief_row(run: OpenRun, table: str, number: int) -> RenderableType:
-    """Draw a row of a run as one of several, in a few lines."""
+    """Return a drawing of a row of a run in a few lines, as one of several."""
     return Group(*views(describe(run, table, number, is_brief=True)))
 
 
 def figures(manifest: Manifest, kinds: Counter[str]) -> RenderableType:
-    """Draw the funnel of a run, its rows by kind, and what they cost."""
+    """Return a drawing of a run's funnel, its rows by kind, and their cost."""
     return Group(_funnel(manifest), _kinds(kinds), _cost(manifest))
 
 

@@ -57,12 +57,12 @@ _STYLES = {
 
 
 def view(parts: Parts, uid: str, table: str) -> RenderableType:
-    """Draw parts of a row, under its name."""
+    """Return a drawing of the parts of a row, under its name."""
     return Group(Rule(style="dim"), text_of((f"{table} ", "dim"), (uid, "bold")), *views(parts))
 
 
 def views(parts: Parts) -> list[RenderableType]:
-    """Draw those parts that a terminal can show, under each other."""
+    """Return drawings of those parts that a terminal can show."""
     makers = ((part, _MAKERS.get(type(part))) for part in parts)
     return [view for part, make in makers if make is not None and (view := make(part)) is not None]
 
@@ -141,7 +141,7 @@ def _grid(part: Grid) -> RenderableType:
 def table_of(
     names: Iterable[str], *, right: Container[str] = (), title: str = "", show_lines: bool = False
 ) -> RichTable:
-    """Make a table without rows. `right`: names of columns of numbers, which stand to the right."""
+    """Return a table without rows. `right` names the columns of numbers, which are right-aligned."""
     table = RichTable(title=text_of(title) if title else None, title_justify="left", show_lines=show_lines)
     for name in names:
         table.add_column(text_of(name), justify="right" if name in right else "left")
@@ -256,7 +256,7 @@ def _pairs(line: Line) -> list[tuple[str, str]]:
 
 
 def kg_result(matches: Sequence[EntityMatch], triples: Sequence[KgTriple]) -> RenderableType:
-    """Draw the entities that a mention may mean, and triples around the likeliest."""
+    """Return a drawing of the entities that a name may mean, and of triples around the likeliest."""
     found = table_of(("entity", "label", "matched", "score"), right=("score",), title="entities")
     for match in matches:
         found.add_row(*map(text_of, (match.entity_id, match.label, match.name, f"{match.score:.2f}")))
@@ -267,7 +267,7 @@ def kg_result(matches: Sequence[EntityMatch], triples: Sequence[KgTriple]) -> Re
 
 
 def show(view: RenderableType) -> None:
-    """Print a view."""
+    """Print a drawing to the terminal."""
     Console().print(view)
 
 
@@ -283,6 +283,6 @@ def show_live(texts: Iterable[str]) -> None:
 
 
 def text_of(*parts: str | tuple[str, str]) -> Text:
-    """Join parts, with or without a style, as they stand: no markup is read, no control character kept."""
+    """Join parts, with or without a style, literally: no markup is read, and control characters are removed."""
     pairs = ((part, "") if isinstance(part, str) else part for part in parts)
     return Text.assemble(*((visible(text), style) for text, style in pairs))

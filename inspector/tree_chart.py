@@ -1,5 +1,6 @@
 """Draw a question's search tree: plans from the top down, sized by visits, coloured by value (MSearcher, section
-3.1.2)."""
+3.1.2).
+"""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ def _stagger(places: Mapping[int, Place], nodes: Sequence[ShownNode]) -> dict[in
 
 
 def path_to(nodes: Sequence[ShownNode], node: int) -> list[int]:
-    """The ids of the nodes from the root to a node."""
+    """Return the ids of the nodes from the root to a node."""
     parents = {each.id: each.parent for each in nodes}
     way: list[int] = []
     at: int | None = node
@@ -76,7 +77,7 @@ def path_to(nodes: Sequence[ShownNode], node: int) -> list[int]:
 
 
 def tree_chart(tree: TreeDiagram) -> go.Figure:
-    """Draw a search tree; each point's `customdata` is its node's id."""
+    """Return a chart of a search tree; each point's `customdata` is its node's id."""
     places = positions(tree.nodes)
     shown = [node for node in tree.nodes if node.id in places]
     paths = [path for path in tree.paths if path.node in places]

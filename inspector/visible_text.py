@@ -1,4 +1,5 @@
-"""Make anyone's text safe for a terminal or a page: nothing in it acts, and what is invisible in it is seen.
+"""Make any text safe to show in a terminal or on a page: nothing in it is executed, and invisible characters become
+visible.
 
 Rows hold what was retrieved and what models wrote. The page shows it through this module alone (or in widgets that
 take plain text), never as Markdown or HTML.
@@ -16,13 +17,15 @@ LONGEST = 20_000
 
 
 def escape_text(text: str, longest: int = LONGEST) -> str:
-    """Write a text as HTML that shows it as it is; a longer text is cut, with a note on what is missing."""
+    """Write a text as HTML that shows it literally; a longer text is cut, with a note on how much is missing."""
     rest = f" … ({len(text) - longest:,} more characters)" if len(text) > longest else ""
     return html.escape(visible(text[:longest])) + rest
 
 
 def mark_spans(text: str, spans: Iterable[tuple[int, int, str]], longest: int = LONGEST) -> str:
-    """As `escape_text`, with `<mark class=…>` around spans (begin, end, class). Of two that overlap the first holds."""
+    """Write a text as `escape_text` does, with `<mark class=…>` around spans (begin, end, class). Where two overlap,
+    the first one counts.
+    """
     parts, at = [], 0
     shown = text[:longest]
     for begin, end, name in sorted(spans):
@@ -37,11 +40,11 @@ def mark_spans(text: str, spans: Iterable[tuple[int, int, str]], longest: int = 
 
 
 def label(text: str, longest: int = 60) -> str:
-    """Make a label for a drawing, which reads some HTML but no `&quot;`: one line, cut at a length."""
+    """Return a label for a drawing, on one line and cut at a length; drawings read some HTML, but not `&quot;`."""
     line = " ".join(text.split())
     return drawn(line if len(line) <= longest else line[: longest - 1] + "…")
 
 
 def drawn(text: str) -> str:
-    """Write a line for a drawing: Plotly reads tags and a few entities, those of quotation marks not among them."""
+    """Return a line for a Plotly drawing, which reads tags and a few entities, but not those of quotation marks."""
     return html.escape(visible(text), quote=False)

@@ -1,4 +1,4 @@
-"""Launches runs and trainings on one machine or many: writes the files of a launch, and hands them to a cluster."""
+"""Launch runs and trainings on one machine or many: write the files of a launch, and hand them to a cluster."""
 
 from typing import TYPE_CHECKING
 

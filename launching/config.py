@@ -1,4 +1,6 @@
-"""Where and how work is launched: the one file of settings (`cluster.yaml`) for generation runs and trainings."""
+"""Read where and how work is launched, from the one settings file (`cluster.yaml`) for generation runs and
+trainings.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,9 @@ _SECRET_WORDS = ("KEY", "TOKEN", "PASSWORD", "SECRET")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationConfig:
-    """The section `generation` of `cluster.yaml`: what `trailforge launch` starts around a run. Raises
-    `InvalidInput`."""
+    """The section `generation` of `cluster.yaml`: what `trailforge launch` starts beside a run. Raises
+    `InvalidInput`.
+    """
 
     nodes: int = 1
     """Number of hosts of a Slurm job. Servers and workers are spread over all of them; the first one also runs the
@@ -88,8 +91,9 @@ class GenerationConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchConfig:
-    """Where and how work runs; the first fields concern trainings alone. Raises `InvalidInput` for impossible
-    values."""
+    """Where and how work is launched; the first fields concern trainings alone. Raises `InvalidInput` for impossible
+    values.
+    """
 
     nodes: int = 1
     """Number of hosts that train."""
@@ -153,13 +157,14 @@ class LaunchConfig:
         if not posixpath.isabs(self.mount):
             raise InvalidInput(f"{self.mount!r}: expected an absolute path", field="mount")
         if self.use_cpu and self.sharding != "none":
-            raise InvalidInput("on the CPU the model is not sharded: none", field="sharding")
+            raise InvalidInput("on the CPU the model is not sharded; set it to none", field="sharding")
         _refuse_secrets(self.environment)
 
     @property
     def variables(self) -> dict[str, str]:
-        """Return the environment variables, sorted by name. No process imports what lies in the folder that it is
-        started in."""
+        """Return the environment variables, sorted by name. One of them keeps processes from importing files of the
+        current folder.
+        """
         given = dict(text.split("=", 1) for text in self.environment)
         return dict(sorted({"PYTHONSAFEPATH": "1", **given}.items()))
 
@@ -181,7 +186,10 @@ def _refuse_secrets(environment: Sequence[str]) -> None:
         if not (equals and name.isidentifier()):
             raise InvalidInput(f"{text!r}: expected NAME=VALUE", field="environment")
         if any(word in name.upper() for word in _SECRET_WORDS):
-            raise InvalidInput(f"{name} looks like a secret, which would stand in a file", field="environment")
+            raise InvalidInput(
+                f"{name} looks like a secret, which would stand in a file; leave it out, and set it where the job runs",
+                field="environment",
+            )
 
 
 def name_after(name: str, out: str) -> str:
@@ -198,8 +206,9 @@ def pods_name(config: LaunchConfig, out: str) -> str:
 
 
 def pod_variables(config: LaunchConfig) -> dict[str, str]:
-    """Return the environment variables of a pod. Downloads from a hub are kept on the volume, since a pod's own disk is
-    lost with it."""
+    """Return the environment variables of a pod. Downloads from a hub go to the volume, since a pod's own disk is lost
+    with it.
+    """
     return {"HF_HOME": posixpath.join(config.mount, "huggingface")} | config.variables
 
 
@@ -210,7 +219,9 @@ def check_pods(out: str, config: LaunchConfig) -> None:
     volume = posixpath.normpath(config.mount)
     path = posixpath.normpath(posixpath.join(volume, out))
     if posixpath.commonpath([volume, path]) != volume:
-        raise InvalidInput(f"{path} is not on the volume, which is at {volume}: it would end with its pod", field="out")
+        raise InvalidInput(
+            f"{path} is not on the volume at {volume}, and would be lost with its pod; give a path on it", field="out"
+        )
 
 
 def option_value(command: Sequence[str], name: str) -> str | None:

@@ -1,5 +1,4 @@
-"""Renders the files that start a generation run on Slurm or Kubernetes: model servers, workers, the command, the
-ledger. Pure.
+"""Render the files that start a generation run on Slurm or Kubernetes: model servers, workers, the command, the ledger.
 
 The command is that of one machine, with the addresses of the model servers and of the cluster added.
 """
@@ -52,7 +51,7 @@ _VLLM_PORT = 8000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunToLaunch:
-    """A generation run, and the model servers that it needs."""
+    """A generation run to launch, with the model servers that it needs."""
 
     command: tuple[str, ...]
     """Arguments of `trailforge`, e.g. `("mcts-trajectories", "--questions", …)`."""
@@ -71,10 +70,10 @@ class RunToLaunch:
 
 
 def render_run(run: RunToLaunch, cluster: Cluster, config: LaunchConfig, folder: str, workdir: str) -> dict[str, str]:
-    """Return the text of each file by its name. `folder`: where they will be; `workdir`: where the command runs; both
-    as all hosts see them.
+    """Return the text of each file by its name; the first file is the one to submit.
 
-    The first file is the one to submit. Raises `InvalidInput` for impossible settings.
+    `folder` is where they will be and `workdir` where the command runs, both as all hosts see them. Raises
+    `InvalidInput` for impossible settings.
     """
     _check(run, config)
     if cluster == "slurm":

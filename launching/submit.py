@@ -1,4 +1,4 @@
-"""Writes rendered files, and hands them to the program of a launcher."""
+"""Write rendered files, and hand them to the program of a launcher."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trailforge.schemas import ClusterError, InvalidInput
 
 
 def launch_folder(out: Path) -> Path:
-    """Return the folder for the files of a launch: beside the output folder, and for it alone."""
+    """Return the folder for the files of a launch, which is beside the output folder and used for it alone."""
     return out.with_name(f"{out.name}-launch")
 
 
@@ -29,10 +29,10 @@ def write_launch(files: Mapping[str, str], folder: Path) -> None:
 def submit_training(
     command: Sequence[str], launcher: Launcher, config: LaunchConfig, folder: Path, *, workdir: Path | None = None
 ) -> None:
-    """Render, write the files to a folder, start, and wait until the training has ended.
+    """Render the files of a training into a folder, start it, and wait for its end.
 
-    `workdir`: where the command runs; the project's folder on every host. Raises `ClusterError` when it fails, and
-    `InvalidInput` when the launcher's own program is not installed.
+    The command runs in `workdir`, by default the project's folder on every host. Raises `ClusterError` when it fails,
+    and `InvalidInput` when the launcher's own program is not installed.
     """
     folder = folder.absolute()
     write_launch(training.render(command, launcher, config, folder), folder)
@@ -49,7 +49,9 @@ def submit_training(
 
 
 def submit_run(cluster: Cluster, out: str, config: LaunchConfig, folder: Path) -> None:
-    """Submit the files of a generation run into `out`, as they are in a folder. Raises as `submit_training`."""
+    """Submit the files of a generation run into `out`, as they are in a folder. Raises what `submit_training`
+    raises.
+    """
     match cluster:
         case "slurm":
             _start([["sbatch", str(folder / generation.SBATCH)]])
@@ -70,6 +72,8 @@ def _start(lines: Sequence[Sequence[str]], workdir: Path | None = None) -> None:
         try:
             done = subprocess.run(line, cwd=workdir, env={**os.environ, "PATH": path}, check=False)
         except FileNotFoundError as error:
-            raise InvalidInput(f"no program {line[0]!r} here, which hands work in", field="launcher") from error
+            raise InvalidInput(
+                f"no program {line[0]!r} here, which submits the job; run this where it is installed", field="launcher"
+            ) from error
         if done.returncode:
             raise ClusterError(f"{shlex.join(line)} ended with code {done.returncode}; its output says why")

@@ -1,4 +1,4 @@
-"""Fills the templates beside this file, in which names in double braces stand for values."""
+"""Fill the templates beside this file, in which names in double braces stand for values."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ def fill_tree(template: Any, values: Mapping[str, Any]) -> Any:
 
 
 def export_lines(variables: Mapping[str, str]) -> str:
-    """Return lines of shell that set variables."""
+    """Return shell lines that set environment variables."""
     return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())

@@ -1,5 +1,4 @@
-"""Renders the files that start a training on one machine or on many: accelerate, Slurm, Kubernetes. Pure: text in, text
-out.
+"""Render the files that start a training on one machine or on many: accelerate, Slurm, Kubernetes.
 
 A launcher gets the command that one process would run and adds the files around it; those of clusters are templates
 beside this file. The command's options do not change: their numbers are global, and each process works out its share.
@@ -37,10 +36,11 @@ _IN_POD = "/tmp"
 def render(
     command: Sequence[str], launcher: Launcher, config: LaunchConfig, folder: str | os.PathLike[str] = "."
 ) -> dict[str, str]:
-    """Return the text of each file by its name. `command`: arguments of `trailforge`, e.g. `["train", "sft", …]`.
+    """Return the text of each file by its name; the first file is the one to submit.
 
-    The first file is the one to submit. `folder`: where the files will be, as all hosts see it. A job that a cluster
-    restarts goes on from its last checkpoint. Raises `InvalidInput` for what the launcher cannot do.
+    `command` are the arguments of `trailforge`, e.g. `["train", "sft", …]`. `folder` is where the files will be, as all
+    hosts see it. A job that a cluster restarts continues from its last checkpoint. Raises `InvalidInput` for what the
+    launcher cannot do.
     """
     if launcher not in get_args(Launcher):
         raise InvalidInput(f"no launcher {launcher!r}; there are {', '.join(get_args(Launcher))}", field="launcher")
@@ -84,7 +84,9 @@ def _out(command: Sequence[str]) -> str:
 
 
 def accelerate_config(config: LaunchConfig) -> dict[str, Any]:
-    """Return the file for `accelerate launch --config_file`. Ranks and addresses are given on the command line."""
+    """Return the content of the file for `accelerate launch --config_file`. Ranks and addresses are given on the
+    command line.
+    """
     common: dict[str, Any] = {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": _distributed_type(config),

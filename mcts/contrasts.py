@@ -1,4 +1,4 @@
-"""Chooses which rollout of a plan comes next: the plan as a whole, sampled again, or one step of a rollout, varied.
+"""Choose which rollout of a plan comes next: the plan as a whole, sampled again, or one step of a rollout, varied.
 
 A sampled rollout keeps nothing: each answer is the model's, drawn again, and one query may be in other words, which are
 searched whatever they find. So its errors are those that an agent makes.
@@ -38,9 +38,9 @@ _Prompt = tuple[str, tuple[str, ...]]
 class DrawnAnswers:
     """The model's answers to the prompts of a search so far, which tell when a prompt need not be asked again.
 
-    A model that gave one answer twice mostly gives it a third time: such a call is paid for and teaches nothing. So a
-    prompt, which is a question over passages, is settled while its last `enough` draws agree. All follows from the
-    numbered rollouts, not from the order of replies.
+    A model that gave an answer twice mostly gives it a third time: such a call costs and teaches nothing. So a prompt,
+    which is a question over passages, is settled while its last `enough` draws agree. This depends on the rollouts'
+    numbers, not on the order of replies.
     """
 
     def __init__(self, rollouts: Iterable[Rollout], enough: int, same_answer: SameAnswer) -> None:
@@ -64,7 +64,7 @@ class DrawnAnswers:
         return max(0, self._enough - len(self._agreeing(question, passages)))
 
     def would_repeat(self, rollout: Rollout) -> bool:
-        """Tell whether another rollout by the same queries would draw no new answer, and so repeat this one."""
+        """Tell whether another rollout with the same queries would draw no new answer, and so repeat this one."""
         for step in (step for step in rollout.steps if step.passages):
             known = self.settled(question_of(rollout.steps, step), step.passages)
             if known is None or not self._agree(known, step):
@@ -82,7 +82,7 @@ class DrawnAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """The difference between a rollout and the plain rollout of its plan."""
+    """How a rollout differs from the plain rollout of its plan."""
 
     kind: VariationKind
     step: int | None = None
@@ -130,8 +130,9 @@ class Contrasts:
             self._of.setdefault(rollout.node, []).append(rollout)
 
     def repeat(self, node: TreeNode, sample: int) -> Variation | None:
-        """Return the next rollout of a plan that is rolled out again, whatever its outcome; None when it would bring
-        nothing new."""
+        """Return the next rollout of a plan that is rolled out again, whatever its outcome; None when it would find
+        nothing new.
+        """
         if not self._of.get(node.id):  # the plain one was cut, if there was one: there is nothing to keep
             return self._anew(sample) if sample else PLAIN
         if self._errors == "sampled":
@@ -143,12 +144,11 @@ class Contrasts:
         return self._vary(node, right, kind, self._rarest_step(node, kind, range(len(right.steps))), sample)
 
     def mend(self, node: TreeNode, sample: int) -> Variation | None:
-        """Return another try at a plan that failed, or succeeded on an answer that cannot stand; None when all was
-        tried.
+        """Return another try at a plan that failed, or succeeded over a faulty answer; None when all was tried.
 
-        The first such answer is corrected, since later steps depend on it: where it was missed, by rewording the query;
-        where it was misread, by sampling it again. Where every answer stands, one of them is sampled again, the first
-        before those that depend on it.
+        The first faulty answer is corrected, since later steps depend on it: where its passage was missed, by rewording
+        the query; where it was misread, by sampling the answer again. Where no answer is faulty, one of them is sampled
+        again, earlier steps first.
         """
         tried = self._of[node.id]
         base = max(reversed([r for r in tried if r.reward > 0] or tried), key=self._sound_steps)
@@ -161,17 +161,17 @@ class Contrasts:
         return self._vary(node, base, "answer", self._rarest_step(node, "answer", steps), sample) if steps else None
 
     def is_faulty(self, node: TreeNode) -> bool:
-        """Tell whether the plan succeeds, but never by answers that can all stand."""
+        """Tell whether the plan succeeds, but only over faulty answers."""
         right = self._right(node)
         return right is not None and self._first_fault(right)[0] is not None
 
     def break_right(self, nodes: Collection[TreeNode], kind: VariationKind) -> tuple[TreeNode, Variation] | None:
-        """Return the step of a right rollout that was varied least in this way, of equals the first; None when each was
+        """Return the step of a right rollout that was varied least in this way, the first of equals; None when each was
         varied often enough.
 
-        The first, for an agent that went wrong there has to go on from the mend. The model's own plans come before the
-        gold decomposition. A query is put in other words once: of several wordings one that loses the answer is
-        searched, and where none does, others will not either.
+        Early steps are preferred, since an agent that goes wrong there has to continue after the correction, and the
+        model's own plans are preferred to the gold decomposition. A query is reworded once: of several wordings one
+        that loses the answer is searched, and where none does, others will not either.
         """
         found = []
         for node in nodes:

@@ -1,4 +1,6 @@
-"""Expands a plan of the tree: the policy splits it, and judges what can be split further (section 3.1.1)."""
+"""Expand a plan of the tree: the policy splits it, and judges which sub-questions can be split further (section
+3.1.1).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from trailforge.schemas import DroppedSplits, Plan, Split
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Result of an expansion."""
+    """The result of expanding a plan: which nodes are rolled out now, and which new ones still have to be judged."""
 
     targets: list[TreeNode]
     """Nodes to be rolled out now."""
@@ -47,10 +49,10 @@ class Expansion:
         return list(zip(shares, replies, strict=True))
 
     def expand(self, node: TreeNode, proposals: list[tuple[int, Proposal]], budget: int) -> Growth:
-        """Attach the usable splits as children, as many as the budget can roll out and judge.
+        """Attach the usable splits as child plans, as many as the budget can roll out and judge.
 
-        A leaf plan is rolled out again. A plan whose splits only lead to plans that the tree has is closed. One that
-        cannot be split after all becomes a leaf plan.
+        A leaf plan is rolled out again instead. A plan whose splits only lead to plans that the tree already has is
+        closed. One that cannot be split after all becomes a leaf plan.
         """
         if node.is_leaf_plan:
             return Growth(targets=[node])
@@ -75,7 +77,7 @@ class Expansion:
         return Growth(targets=[node])
 
     def usable(self, node: TreeNode, split: Split) -> Plan | None:
-        """Return the refined plan, now reserved in the tree, or None with the reason counted."""
+        """Return the refined plan, now reserved in the tree, or None after counting the reason."""
         reason = split_problem(node.plan.sub_questions[split.index], split)
         if reason is None:
             plan = apply_split(node.plan, split)
@@ -89,7 +91,9 @@ class Expansion:
         return None
 
     async def judge_halves(self, grown: Sequence[tuple[TreeNode, Split]]) -> None:
-        """Decide what of new plans can be split: parents' verdicts are kept, and new sub-questions are judged once."""
+        """Decide which sub-questions of new plans can be split: verdicts on the parents' are kept, and new ones are
+        judged once.
+        """
         grown = [(child, split) for child, split in grown if len(child.plan) < self.config.max_sub_questions]
         halves = [child.plan.sub_questions[split.index : split.index + 2] for child, split in grown]
         verdicts = iter(await self.judge([half for pair in halves for half in pair]))
@@ -100,8 +104,9 @@ class Expansion:
             child.decomposable = (*inherited[: split.index], *new, *inherited[split.index + 1 :])
 
     async def judge(self, sub_questions: Sequence[str], *, unknown: bool = False) -> list[bool]:
-        """Return which sub-questions are decomposable. Each is asked about once, whatever numbers its references have,
-        all new ones together. Those without a verdict, which are counted, are `unknown`."""
+        """Return which sub-questions can be split. Each is judged once, whatever numbers its references have, and all
+        new ones together. Those without a verdict are counted, and are `unknown`.
+        """
         meanings = [renumbered(sub_question) for sub_question in sub_questions]
         if new := [meaning for meaning in dict.fromkeys(meanings) if meaning not in self.judged]:
             for meaning, verdict in zip(new, await self.policy.judge(new), strict=True):

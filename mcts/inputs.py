@@ -78,7 +78,7 @@ class SearchConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallBounds:
-    """Largest numbers of calls that the parts of a round may take, so that no budget is exceeded."""
+    """Upper bounds on the calls that the parts of a round of the search may take, so that no budget is exceeded."""
 
     split: int = 2
     judge: int = 2
@@ -88,11 +88,11 @@ class CallBounds:
     """Calls for the verdict on a rollout's final answer."""
 
     def rollout(self, steps: int) -> int:
-        """Return the most calls of a rollout that draws every answer."""
+        """Return the largest number of calls of a rollout that draws every answer."""
         return steps + self.verdict
 
     def variation(self, steps: int) -> int:
-        """Return the most calls of a rollout that varies one step and goes on from there."""
+        """Return the largest number of calls of a rollout that varies one step and continues from there."""
         return self.vary + steps + self.verdict
 
 

@@ -55,7 +55,7 @@ def dependency_graph(plan: Plan) -> nx.DiGraph:
 
 
 def plan_problem(plan: Plan) -> str | None:
-    """Return in one line why the plan must not be rolled out; None when it is valid."""
+    """Return in one line why a plan must not be executed; None when it is valid."""
     if not plan.sub_questions:
         return "the plan has no sub-question"
     for position, sub_question in enumerate(plan.sub_questions, start=1):
@@ -85,7 +85,7 @@ def sink(plan: Plan) -> int:
 
 
 def resolve(sub_question: str, answers: dict[int, str]) -> str:
-    """Replace each `#k` by a known answer (by 1-based position); unknown ones stay.
+    """Replace each `#k` by the known answer of sub-question k (from 1); unknown ones stay.
 
     Where an answer brings its own article, the one before `#k` is dropped: "the #1" with "the Portuguese" gives "the
     Portuguese".
@@ -101,8 +101,9 @@ def resolve(sub_question: str, answers: dict[int, str]) -> str:
 
 
 def renumbered(sub_question: str) -> str:
-    """Renumber the references of a sub-question by their first appearance, so that equal questions of different plans
-    agree."""
+    """Renumber the references of a sub-question by first appearance, so that equal questions of different plans compare
+    equal.
+    """
     numbers = {target: position for position, target in enumerate(dict.fromkeys(references(sub_question)), start=1)}
     return _REFERENCE.sub(lambda match: f"#{numbers[int(match[1])]}", sub_question)
 
@@ -142,14 +143,14 @@ def split_problem(sub_question: str, split: Split) -> DropReason | None:
 
 
 def normalized(text: str) -> str:
-    """Remove case, punctuation and spacing: two sub-questions that differ in these alone are the same."""
+    """Return the text without case, punctuation and spacing, in which equal sub-questions may differ."""
     return " ".join(text.casefold().translate(_PUNCTUATION).split())
 
 
 def plan_key(plan: Plan | Sequence[str]) -> tuple[str, ...]:
-    """Return a key that two equal plans share: what is asked at the end, then all that is asked, in a fixed order.
+    """Return a key that two equal plans share: the final question, then all other sub-questions in a fixed order.
 
-    Each reference stands for the sub-question that it refers to, so that neither the order of independent steps nor
+    Each reference is replaced by the sub-question that it refers to, so that neither the order of independent steps nor
     their numbers matter; nor do case, punctuation, articles and the like, nor whether it says "which city" or "where".
     """
     sub_questions = _sub_questions(plan)
@@ -169,11 +170,11 @@ def _core(sub_question: str) -> str:
 
 
 def same_meaning(left: Plan | Sequence[str], right: Plan | Sequence[str]) -> bool:
-    """Tell whether two plans ask for the same things, in the same dependence.
+    """Tell whether two plans ask for the same things with the same dependencies.
 
-    Beyond `plan_key`, articles, prepositions and the like make no difference, nor does the step at which a condition
+    Beyond what `plan_key` ignores, articles and prepositions make no difference, nor does the step at which a condition
     is set: "the birthplace in #1" then "a courthouse in #2", or "the birthplace" then "a courthouse in #2 in #1". A
-    reference may hang on one step more or less, if both plans end with the same question, over the same steps.
+    reference may point one step earlier or later, if both plans end with the same question over the same steps.
     """
     if plan_key(left) == plan_key(right):
         return True
@@ -223,7 +224,9 @@ def _sub_questions(plan: Plan | Sequence[str]) -> tuple[str, ...]:
 
 
 def asked_for(sub_question: str) -> frozenset[str]:
-    """Return the words that say what is asked: all but articles, prepositions, who and which, to be and to do."""
+    """Return the words that say what a sub-question asks: all but articles, prepositions, who and which, to be and to
+    do.
+    """
     words = normalized(sub_question).split()
     return frozenset(word for word in words if word not in _EMPTY_WORDS) or frozenset(words)
 
@@ -235,9 +238,8 @@ def subject_words(sub_question: str) -> frozenset[str]:
 
 
 def shared_width(width: int, decomposable: tuple[bool, ...]) -> dict[int, int]:
-    """Share an expansion width evenly over the decomposable sub-questions; the first ones take the remainder.
-
-    Returns {0-based position: number of splits}, with sum = width, unless nothing can be split (then empty).
+    """Divide an expansion width evenly among the sub-questions that can be split; the first ones get the remainder.
+    Returns {position from 0: number of splits}, whose sum is the width; empty when nothing can be split.
     """
     positions = [position for position, splittable in enumerate(decomposable) if splittable]
     if not positions:
@@ -248,8 +250,9 @@ def shared_width(width: int, decomposable: tuple[bool, ...]) -> dict[int, int]:
 
 
 def gold_plan(hops: tuple[Hop, ...]) -> Plan:
-    """Turn the gold decomposition into a plan: `subject >> relation` hops become questions, and marks are joined to
-    their words."""
+    """Turn the gold decomposition into a plan: `subject >> relation` hops become questions, and punctuation is joined
+    to words.
+    """
     return Plan(sub_questions=tuple(_as_question(hop.question) for hop in hops))
 
 
@@ -265,7 +268,7 @@ def _as_question(hop: str) -> str:
 
 
 def ask_relation(subject: str, relation: str) -> str:
-    """Write the question for what has a relation to a subject, both given by their labels; for persons it asks who."""
+    """Return a question for what has a relation to a subject, both given by their labels; for persons it asks who."""
     if relation in _QUESTIONS:
         return _QUESTIONS[relation].format(subject)
     return f"{'Who' if relation in _PERSONS else 'What'} is the {relation} of {subject}?"

@@ -1,4 +1,4 @@
-"""Policies that propose splits: the model itself, or a plug-in."""
+"""Policies that propose splits of questions: the model itself, or a plug-in."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ arguments."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyConfig:
-    """Settings by which splits are proposed and judged."""
+    """Settings of how splits are proposed and judged."""
 
     kind: str = "model"
     """Kind of policy. `model`: the model splits and judges freely. Others are plug-ins; with `rules` code lists splits
@@ -41,8 +41,9 @@ class PolicyConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyPrompts:
-    """Prompt templates with `{{questions}}` (decomposable); `{{question}}`, with `{{ways}}` (split) or
-    `{{candidates}}`."""
+    """Prompt templates of the policy, with placeholders `{{questions}}` (decomposable); `{{question}}`, with `{{ways}}`
+    (split) or `{{candidates}}`.
+    """
 
     split: str
     decomposable: str

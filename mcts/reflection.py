@@ -1,4 +1,4 @@
-"""Finds which wrong rollout can be corrected by which right one, and at which step (MSearcher, section 3.1.4).
+"""Find which wrong rollout can be corrected by which right one, and at which step (MSearcher, section 3.1.4).
 
 | error         | pair                               | step j where they part             | tail of the right rollout  |
 |---------------|------------------------------------|------------------------------------|----------------------------|
@@ -44,7 +44,7 @@ class ReflectionConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reflection:
-    """A wrong rollout and the right one that corrects it."""
+    """A wrong rollout with the right one that corrects it."""
 
     error: ErrorType
     wrong: Rollout
@@ -58,15 +58,14 @@ class Reflection:
 
 
 def leaf_rollouts(tree: SearchTree) -> list[Rollout]:
-    """Return the rollouts of leaf plans, the only ones that rows are made from."""
+    """Return the rollouts of leaf plans, from which rows are made."""
     leaves = {node.id for node in tree.nodes if not any(node.decomposable)}
     return [rollout for rollout in tree.rollouts if rollout.node in leaves]
 
 
 def correct_rollouts(tree: SearchTree) -> list[Rollout]:
-    """Return the correct rollouts of leaf plans without repeats, each plan's first one before any plan's second.
-
-    Of these the gold decomposition's comes last, so that a duplicate in the policy's own words is preferred to it.
+    """Return the correct rollouts of leaf plans without repeats, each plan's first one before any plan's second. The
+    gold decomposition's come last, so that a duplicate in the policy's own words is preferred.
     """
     gold = _gold_nodes(tree)
     rank: Counter[int] = Counter()
@@ -86,8 +85,8 @@ def reflections(
 ) -> list[Reflection]:
     """Return all usable pairs of a tree, one for each mistake: by error type, the clearest first.
 
-    Clearest is a pair in the policy's own words, then one whose error was not provoked, then one with a single
-    difference, then the one that differs most.
+    The clearest pairs are in the policy's own words, then those whose error was not provoked, then those with a single
+    difference, then those that differ most.
     """
     gold = _gold_nodes(tree)
     rules = _Rules(tree=tree, same_answer=same_answer, mentions=mentions)
@@ -111,9 +110,8 @@ def reflections(
 
 
 def mended_steps(reflection: Reflection) -> tuple[Step, ...]:
-    """Return the wrong rollout up to and with its wrong step, then the right one from where it takes over.
-
-    A misreading is corrected from the very passages that were misread.
+    """Return the wrong rollout up to and including its wrong step, and then the right one from where it takes over. A
+    misreading is corrected from the passages that were misread.
     """
     pair = reflection.pair
     before = reflection.wrong.steps[: pair.wrong_step]
@@ -124,13 +122,12 @@ def mended_steps(reflection: Reflection) -> tuple[Step, ...]:
 
 
 def is_provoked(reflection: Reflection) -> bool:
-    """Tell whether the mistake depends on a step that was made to err. A plain step that a later one corrects was
-    not."""
+    """Tell whether the mistake depends on a step that the search varied in order to provoke an error."""
     return any(step.is_provoked for step in reflection.wrong.steps[: reflection.pair.wrong_step + 1])
 
 
 def holds_answer(step: Step, answer: str, mentions: Mentions) -> bool:
-    """Tell whether one of the step's passages holds an answer, so that its search is not at fault."""
+    """Tell whether one of the step's passages contains an answer, so that its search is not at fault."""
     return any(mentions(f"{passage.title}. {passage.text}", answer) for passage in step.passages)
 
 

@@ -1,8 +1,8 @@
-"""One execution of a plan: search and answer every sub-question in topological order (MSearcher, section 3.1.3).
+"""Execute a plan once: search and answer every sub-question in topological order (MSearcher, section 3.1.3).
 
 A plan is rolled out more than once, and must be able to come out differently. The search decides what varies
 (`contrasts.Variation`): one step's query put in other words, one step's answer drawn again, or every answer. Steps of
-the base rollout that do not rest on the varied one are kept; the others go on from its new answer.
+the base rollout that do not rest on the varied one are kept; the others continue from its new answer.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ AnswerJudge = Callable[[str], Awaitable[float | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutConfig:
-    """How a step is searched, read and answered."""
+    """Settings of how a step searches, reads and answers."""
 
     style: Style = "chat"
     top_k: int = 3
@@ -95,8 +95,9 @@ class RolloutConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutPrompts:
-    """Prompt templates with `{{question}}` and `{{context}}` (answer), `{{query}}`, `{{count}}` and `{{earlier}}`
-    (rephrase)."""
+    """Prompt templates of a step, with placeholders `{{question}}` and `{{context}}` (answer), `{{query}}`, `{{count}}`
+    and `{{earlier}}` (rephrase).
+    """
 
     answer: str
     rephrase: str
@@ -104,7 +105,7 @@ class RolloutPrompts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRunner:
-    """Rolls out the plans of one question. Calling it is a `mcts.inputs.RollOut`."""
+    """Executes the plans of one question; the object is called as a `mcts.inputs.RollOut`."""
 
     golds: Sequence[str]
     asker: Asker
@@ -277,14 +278,13 @@ class PlanRunner:
 
 
 async def read_passages(question: str, passages: Sequence[Passage]) -> str:
-    """Write the context of whole passages, numbered."""
+    """Write passages as the context of a prompt, numbered."""
     return "\n".join(f"{n}. ({p.title}) {p.text}" for n, p in enumerate(passages, start=1))
 
 
 def without_remark(answer: str, passages: Sequence[Passage]) -> str:
-    """Remove brackets at the end of an answer: "Andy Murray (three times)" would go into the next query.
-
-    They stay where a passage writes them so, as in "Metropolis (1927 film)".
+    """Return an answer without the brackets at its end: "Andy Murray (three times)" would go into the next query. They
+    stay where a passage has them, as in "Metropolis (1927 film)".
     """
     remark = _REMARK.fullmatch(answer)
     if remark is None or any(answer.casefold() in f"{p.title}\n{p.text}".casefold() for p in passages):
@@ -293,9 +293,8 @@ def without_remark(answer: str, passages: Sequence[Passage]) -> str:
 
 
 def within_a_sentence(answer: str, passages: Sequence[Passage]) -> str:
-    """Return an answer as further sub-questions and thoughts write it: `The riel` becomes `the riel`.
-
-    The article keeps its capital where it belongs to a name: a passage writes it so within a sentence, or is titled so.
+    """Return an answer as later sub-questions and thoughts write it: `The riel` becomes `the riel`. The article keeps
+    its capital where it belongs to a name, as a passage writes it within a sentence or in its title.
     """
     if not _ARTICLE.match(answer):
         return answer
@@ -306,11 +305,11 @@ def within_a_sentence(answer: str, passages: Sequence[Passage]) -> str:
 
 
 def is_usable_query(rephrased: str, query: str) -> bool:
-    """Tell whether a reworded query is usable: one line that is no mere piece of the query, not cut off, not much
-    longer, and repeats nothing twice in a row.
+    """Tell whether a reworded query is usable: one line that is no mere piece of the query, complete, not much longer,
+    and without immediate repetitions.
 
-    It must have all names and numbers of the query, some of its words or only question words in their place, and no
-    name of its own.
+    It must have all names and numbers of the query, some of its words or only question words in their place, and no new
+    name.
     """
     return (
         bool(rephrased)

@@ -4,7 +4,7 @@ The search knows no model and no retriever; both come in as callables. Given the
 rollouts of a round run at once, but are numbered and backed up in the order in which they were chosen.
 
 The policy decomposes first and UCT decides what comes next; the gold decomposition joins where that gave no right
-rollout (section 4.1), or, by `SearchConfig.oracle`, before it, or never. With sampled errors this goes on until each
+rollout (section 4.1), or, by `SearchConfig.oracle`, before it, or never. With sampled errors this continues until each
 kind of row is there or the budget is spent. With provoked ones rounds go where rows are missing once a leaf plan has
 succeeded: failed plans are tried again, right rollouts are varied in one place, plans are split further.
 """
@@ -39,11 +39,11 @@ async def search(
     bounds: CallBounds | None = None,
     parallel: int = 1,
 ) -> SearchTree:
-    """Search one question and return the tree, without its costs (the caller counts those).
+    """Search one question and return the tree, without its costs, which the caller counts.
 
-    `calls` says how many model calls the search has made. Without `progress` nothing is ever enough: the search ends
-    with its budget, or with what it can try. `parallel` leaves are selected a round, kept apart by virtual loss: 1 but
-    for the tail of a run, since it costs solved questions per call.
+    `calls` returns how many model calls the search has made. Without `progress` the search ends with its budget, or
+    when nothing is left to try. `parallel` leaves are selected a round, kept apart by virtual loss: 1 but for the end
+    of a run, since it costs solved questions per call.
     """
     tree, bounds = Tree(question.question, decomposable=True, origin="policy"), bounds or CallBounds()
     expansion = Expansion(policy=policy, config=config, bounds=bounds, tree=tree)

@@ -12,7 +12,7 @@ from trailforge.schemas import Node, Origin, Plan
 
 @dataclass(slots=True)
 class TreeNode:
-    """A plan during the search; `schemas.Node` is the part of it that is stored."""
+    """A plan during the search; the part of it that is stored is `schemas.Node`."""
 
     id: int
     parent: int | None
@@ -46,12 +46,12 @@ class TreeNode:
 
     @property
     def is_passed(self) -> bool:
-        """Tell whether a selection goes on from here to a child."""
+        """Tell whether selection continues from here to a child."""
         return bool(self.children) and (self.is_split or self.is_leaf_plan)
 
     @property
     def repeats(self) -> int:
-        """Return the number of rollouts of this very plan that were begun, which is the number of the next one."""
+        """Return the number of rollouts of this plan that were begun, which is the number of the next one."""
         return self.own_rollouts + self.cut_rollouts
 
 
@@ -97,7 +97,7 @@ class Tree:
         return child
 
     def path_to_root(self, node: TreeNode) -> Iterator[TreeNode]:
-        """Return the node, its parent, …, the root."""
+        """Yield the node, its parent, and so on up to the root."""
         yield node
         while node.parent is not None:
             node = self.nodes[node.parent]
@@ -122,10 +122,8 @@ class Tree:
         return value + exploration * math.sqrt(2 * math.log(max(1, parent.visits + parent.pending)) / visits)
 
     def select(self, exploration: float, *, only_splits: bool = False) -> TreeNode | None:
-        """Descend by highest UCT to a node that was not split; the oldest child wins ties. Returns None when all is
-        closed.
-
-        `only_splits` skips plans that cannot be split.
+        """Descend by highest UCT to a node that was not split; the oldest child wins ties. Returns None when all nodes
+        are closed. `only_splits` skips plans that cannot be split.
         """
         node = self.root
         if not self._open(node, only_splits):
@@ -136,7 +134,7 @@ class Tree:
         return node
 
     def mark_pending(self, node: TreeNode, sign: int) -> None:
-        """Add (+1) or take back (-1) a virtual loss on the path to the root."""
+        """Add (+1) or remove (-1) a virtual loss on the path to the root."""
         for ancestor in self.path_to_root(node):
             ancestor.pending += sign
 

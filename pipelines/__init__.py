@@ -1,5 +1,6 @@
-"""The generic half of making data: the contract of a data set, the life of its rows, and the runs that make them. No
-data set's name stands here; `engine` alone loads Beam."""
+"""The part of data generation that all data sets share: the contract of a data set, the life of its rows, and the runs.
+It names no data set, and only `engine` loads Beam.
+"""
 
 from typing import TYPE_CHECKING
 

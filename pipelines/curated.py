@@ -1,4 +1,4 @@
-"""Apply people's decisions to rows: pure functions from rulings and rows to the rows of a curated data set.
+"""Apply people's decisions to rows: pure functions that turn rows and rulings into a curated data set.
 
 A rejected row goes, and a fixed row is another row: it gets a uid of its own and `curated/` says what it is derived
 from. What was made of a row that is not there any more goes with it: SFT rows silently, as they hold nothing that
@@ -42,22 +42,22 @@ _OF = {"reject": "of_rejected_row", "follow": "of_rejected_row", "fix": "of_fixe
 
 
 def products_of(dataset: str) -> Mapping[str, Table]:
-    """The tables of a data set that lose rows when people reject some, each after the tables that its rows are made
-    of."""
+    """Return the tables of a data set that lose rows when people reject some, each after the tables from which its rows
+    are made.
+    """
     return {name: table for name, table in _tables(dataset).items() if table.decided == "product"}
 
 
 def decidable(dataset: str) -> tuple[str, ...]:
-    """The tables on whose rows people decide: products, sources, and the rows that filters rejected, so that people
-    can say where a filter errs."""
+    """Return the tables on whose rows people decide: products, sources, and the rows that filters rejected, so that
+    people can say where a filter errs.
+    """
     return (*products_of(dataset), *_list_sources(dataset), "rejected")
 
 
 def source_column(table: str) -> str:
-    """The column of a table that holds the id of the question, document or path that a row was made of.
-
-    It is empty where that is not one thing. Raises `InvalidInput` for a table on whose rows people do not decide: it
-    would lose what they reject.
+    """Return the column that has the id of the question, document or path from which a row was made; empty where that
+    is not one thing. Raises `InvalidInput` for a table on whose rows people do not decide.
     """
     if table == "rejected":
         return ""
@@ -69,7 +69,7 @@ def source_column(table: str) -> str:
 
 
 def is_input(table: str) -> bool:
-    """Whether rejecting a row of this table keeps the row itself from being an input of another run."""
+    """Tell whether rejecting a row of this table also keeps it from being an input of later runs."""
     return table == INPUTS or any(declared.is_input for declared in _declared(table))
 
 
@@ -86,8 +86,7 @@ def _list_sources(dataset: str) -> list[str]:
 
 
 def check_row(dataset: str, row: Mapping[str, Any], ruling: Ruling) -> None:
-    """Check that people may decide this of a row. Raises `InvalidInput` when they may not, or when a fix leaves no
-    valid row."""
+    """Raise `InvalidInput` when this ruling on a row is not allowed, or when its fix leaves no valid row."""
     _check_fields(dataset, ruling)
     if ruling.action == "fix":
         product = products_of(dataset)[ruling.table]
@@ -100,7 +99,7 @@ def _check_fields(dataset: str, ruling: Ruling) -> None:
 
 
 def check_ruling(dataset: str, table: str, action: str, field: str = "") -> None:
-    """Check that people may do this to the rows of a table. Raises `InvalidInput` when they may not."""
+    """Raise `InvalidInput` when people may not take this action on the rows of a table."""
     products = products_of(dataset)
     if table == "rejected":
         if action == "fix":
@@ -117,12 +116,12 @@ def check_ruling(dataset: str, table: str, action: str, field: str = "") -> None
 
 
 def uid_of(row: Any) -> str:
-    """The uid of a row; for an input, its id."""
+    """Return the uid of a row; for an input, its id."""
     return row.id if hasattr(row, "id") else row.uid
 
 
 def apply_fixes(row: Any, ruling: Ruling, product: Table) -> tuple[Any, tuple[AppliedFix, ...]]:
-    """The row that fixes make of another one, and what stood there before. Raises `InvalidInput` for a bad fix."""
+    """Return the row with the fixes applied, and the values that they replaced. Raises `InvalidInput` for a bad fix."""
     content, applied = to_dict(row), []
     for fix in ruling.fixes:
         old = _put(content, fix.field, json.loads(fix.value))
@@ -138,7 +137,7 @@ def apply_fixes(row: Any, ruling: Ruling, product: Table) -> tuple[Any, tuple[Ap
 
 
 class Curator:
-    """Goes over the rows of a run, parents first, and says what people's decisions make of each."""
+    """Applies people's decisions to the rows of a run, table by table, parents first."""
 
     def __init__(self, dataset: str, rulings: Iterable[Ruling]) -> None:
         """Raises `InvalidInput` for what people cannot decide. Rulings on `rejected/` change no row of the data set."""
@@ -160,8 +159,9 @@ class Curator:
                 self._rulings[ruling.table, ruling.uid] = ruling
 
     def curate(self, table: str, file: str, rows: Iterable[Any]) -> Iterator[tuple[Any | None, CuratedRow | None]]:
-        """For each row of a file, the row that takes its place, and the record of the change when people decided on
-        it; None where there is none."""
+        """Yield for each row of a file its replacement and the record of the change; the first is None for a removed
+        row, the second where people decided nothing.
+        """
         product = self._products[table]
         for position, row in enumerate(rows):
             uid = uid_of(row)
@@ -186,7 +186,9 @@ class Curator:
                 yield row, _curated_row(ruling, file=file, position=position)
 
     def sft(self, rows: Iterable[SftRow], config: Any) -> Iterator[SftRow]:
-        """The SFT rows that stay after curation; those of a fixed row are made anew, in the place of the first."""
+        """Yield the SFT rows that remain after curation; those of a fixed row are made again, in place of the
+        first.
+        """
         table = load_dataset(self._dataset).conversations
         sft = self._products[table].sft
         written: set[str] = set()
@@ -199,9 +201,12 @@ class Curator:
                 yield from resolve(sft)(self._derived[row.trajectory_uid], config)
 
     def check_all_found(self) -> None:
-        """Check that every row that people decided on was found. Raises `InvalidInput` when one was not."""
+        """Raise `InvalidInput` when a row that people decided on was not found."""
         for table, uid in sorted(self._rulings.keys() - self._found):
-            raise InvalidInput(f"a decision on row {uid} of {table}, which is not in this run")
+            raise InvalidInput(
+                f"a decision on row {uid} of {table}, which is not in this run; "
+                "withdraw it, or apply the log to its own run"
+            )
 
     def _follow(self, table: str, row: Any, lost: Place, file: str, position: int) -> CuratedRow:
         reason, uid = _OF[self._changed[lost]], uid_of(row)
@@ -211,7 +216,7 @@ class Curator:
 
 
 class Undo:
-    """Gives the rows of a curated data set as the run made them; rows of a run without `curated/` stay as they are."""
+    """Restores the rows of a curated data set as the run made them; rows of a run without `curated/` are unchanged."""
 
     def __init__(self, folder: Path) -> None:
         """Memory holds `curated/`."""
@@ -222,8 +227,9 @@ class Undo:
                 self._at[row.table, row.file][row.position] = row
 
     def original(self, table: str, file: str, record: type, standing: Iterator[Any]) -> Iterator[Any]:
-        """The rows as the run made them, from the rows that stand in a curated file. Raises `InvalidInput` for a
-        payload that is no row."""
+        """Yield the rows as the run made them, from the rows in a curated file. Raises `InvalidInput` for a payload
+        that is no row.
+        """
         changes = self._at.get((table, file), {})
         last, position = max(changes, default=-1), 0
         while True:
@@ -239,7 +245,7 @@ class Undo:
 
 
 def rulings_of(rows: Iterable[CuratedRow]) -> list[Ruling]:
-    """The decisions of people that the rows of `curated/` record."""
+    """Return the decisions of people that are recorded in the rows of `curated/`."""
     return [
         Ruling(**_shared(row), fixes=tuple(Fix(field=fix.field, value=fix.new_value, who=fix.who) for fix in row.fixes))
         for row in rows
@@ -248,7 +254,7 @@ def rulings_of(rows: Iterable[CuratedRow]) -> list[Ruling]:
 
 
 def rejected_rows(rows: Sequence[CuratedRow]) -> list[RejectedRow]:
-    """The rows that curation writes to `rejected/`: those that left their tables."""
+    """Return the rows that curation writes to `rejected/`: those that left their tables."""
     return [
         RejectedRow(
             uid=row.uid,
@@ -273,19 +279,20 @@ def _shared(row: Ruling | CuratedRow) -> dict[str, Any]:
 
 
 def value_at(row: Any, path: str) -> Any:
-    """The value of a field of a row, or of a part of one such as `messages.3.content`. Raises `InvalidInput` when
-    there is none."""
+    """Return the value of a field of a row, or of a part of one such as `messages.3.content`. Raises `InvalidInput`
+    when there is none.
+    """
     at = row
     for step in path.split("."):
         at = {str(number): each for number, each in enumerate(at)} if isinstance(at, list) else at
         if not isinstance(at, dict) or step not in at:
-            raise InvalidInput("the row has no such field", field=path)
+            raise InvalidInput("the row has no such field; `trailforge show` lists its fields", field=path)
         at = at[step]
     return at
 
 
 def _put(content: Any, path: str, value: Any) -> Any:
-    """Set a part of a row; what stood there. Raises as `value_at`."""
+    """Set a part of a row; what stood there. Raises what `value_at` raises."""
     old = value_at(content, path)
     above, _, last = path.rpartition(".")
     around = value_at(content, above) if above else content

@@ -1,4 +1,4 @@
-"""The contract of a data set: one declaration that says all that generic code needs to know of it.
+"""The contract of a data set: one declaration with everything that generic code needs to know of it.
 
 A data set declares `DATASET = DataSet(...)` in `generators/<data set>/__init__.py`, or in another package, and
 pyproject.toml names it under `[project.entry-points."trailforge.datasets"]`; `pipelines.datasets` finds it by that
@@ -41,7 +41,7 @@ def resolve(reference: Reference) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageRun:
-    """One run of a stage: the argument of `Stage.run`. All stages before it are finished."""
+    """One run of a stage, the argument of `Stage.run`. All earlier stages are finished."""
 
     folder: Path
     """The run's folder, as an absolute path, since workers may have another working directory."""
@@ -59,7 +59,7 @@ class StageRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A step from shards to rows. It runs what is missing of its shards and leaves a receipt for each."""
+    """A step from shards to rows. It runs the missing ones of its shards and leaves a receipt for each."""
 
     name: str
     unit: str
@@ -77,7 +77,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table of a run, what people may decide on its rows, and what training does with them."""
+    """A table of a run: its record class, what people may decide on its rows, and how training uses them."""
 
     record: type
     kind: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ QUESTIONS = Table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOption:
-    """An option of one data set: `--name` of its command, and a parameter of its flow."""
+    """An option of one data set, which is both `--name` of its command and a parameter of its flow."""
 
     help: str
     """A line about the option, for `--help`."""
@@ -238,7 +238,9 @@ class DataSet:
         """Raises `InvalidInput` where it does not say how a stage runs, or what checks its rows."""
         unsaid = [f"stages.{stage.name}.run" for stage in self.stages if not stage.run] + ["checks"] * (not self.checks)
         if unsaid and not self.life:
-            raise InvalidInput("say it, or the `life` of its rows", file=self.name, field=unsaid[0])
+            raise InvalidInput(
+                "missing in the declaration; give it, or the `life` of its rows", file=self.name, field=unsaid[0]
+            )
         tables = {**self.tables, "rejected": Table(record=RejectedRow)}
         if self.life and self.conversations:
             told = tables[self.conversations]
@@ -255,24 +257,25 @@ class DataSet:
 
     @property
     def command(self) -> str:
-        """Name of the command that makes this data set."""
+        """Return the name of the command that makes this data set."""
         return self.name.replace("_", "-")
 
     @property
     def takes_demand(self) -> bool:
-        """Whether quotas (`--demand`) can say which questions it takes or makes."""
+        """Tell whether quotas (`--demand`) can say which questions it takes or makes."""
         return self.inputs.record is Question or self.makes_questions
 
     @property
     def given(self) -> dict[str, RunOption]:
-        """All options that its command and its flow take beside those of every run."""
+        """Return all options that its command and its flow have beside those of every run."""
         files = {self.option.removeprefix("--"): self.files} if self.files else {}
         columns = {"columns": QUESTION_COLUMNS} if self.files is QUESTION_FILE else {}
         return {**files, **columns, **self.own_options}
 
     def read(self, given: Mapping[str, Any]) -> tuple[tuple[Path, ...], dict[str, Any]]:
-        """The files and options of a run, read from what a person gave. Raises `InvalidInput` for a value that
-        cannot be."""
+        """Return the files and options of a run, read from what the user gave. Raises `InvalidInput` for an impossible
+        value.
+        """
         options, files = dict(given), ()
         if self.files:
             value = options.pop(self.option.removeprefix("--"))
@@ -281,10 +284,10 @@ class DataSet:
 
     @property
     def all_tables(self) -> dict[str, Table]:
-        """All tables by name, the inputs included."""
+        """Return all tables by name, the inputs included."""
         return {INPUTS: self.inputs, **self.tables}
 
     @property
     def records(self) -> dict[str, type]:
-        """The record class of each table but the inputs, by table name."""
+        """Return the record class of each table but the inputs, by table name."""
         return {name: table.record for name, table in self.tables.items()}

@@ -19,19 +19,19 @@ CURATE = "curate"
 
 
 def dataset_names() -> tuple[str, ...]:
-    """Names of all installed data sets, in alphabetical order."""
+    """Return the names of all installed data sets, in alphabetical order."""
     return tuple(declared_datasets())
 
 
 def load_dataset(name: str) -> DataSet:
-    """A data set by its name. Raises `InvalidInput` for one that is not installed."""
+    """Return a data set by its name. Raises `InvalidInput` for one that is not installed."""
     if name not in declared_datasets():
         raise InvalidInput(f"a run of {name!r}; this trailforge knows {', '.join(declared_datasets())}")
     return declared_datasets()[name].load()
 
 
 def dataset_of(settings: Settings) -> DataSet:
-    """The data set of a run. Raises as `load_dataset`."""
+    """Return the data set of a run. Raises what `load_dataset` raises."""
     dataset = load_dataset(settings.dataset)
     if is_curated(settings):
         return replace(dataset, tables={**dataset.tables, CURATED: Table(record=CuratedRow)})
@@ -39,17 +39,17 @@ def dataset_of(settings: Settings) -> DataSet:
 
 
 def all_tables() -> frozenset[str]:
-    """Names of the tables of all data sets."""
+    """Return the names of the tables of all data sets."""
     return frozenset({INPUTS, CURATED}.union(*(load_dataset(name).tables for name in dataset_names())))
 
 
 def all_lists() -> frozenset[str]:
-    """Names of the files of all data sets that hold rows in another form."""
+    """Return the names of all data sets' files that hold rows in a form other than a table."""
     return frozenset().union(*(load_dataset(name).lists for name in dataset_names()))
 
 
 def with_roles(manifest: Manifest) -> Manifest:
-    """A run's manifest with the role of each table: manifests from before version 1.3 do not say them."""
+    """Return a run's manifest with the role of each table, which manifests before version 1.3 do not state."""
     if manifest.dataset not in dataset_names() or any(each.role for each in manifest.schema_versions):
         return manifest
     declared = load_dataset(manifest.dataset).all_tables
@@ -63,10 +63,10 @@ def with_roles(manifest: Manifest) -> Manifest:
 
 
 def is_curated(settings: Settings) -> bool:
-    """Whether a run's folder holds a curated data set: one to whose rows people's decisions were applied."""
+    """Tell whether a run's folder holds a curated data set, to whose rows people's decisions were applied."""
     return decisions_of(settings) is not None
 
 
 def decisions_of(settings: Settings) -> FileEntry | None:
-    """The file of a curated data set that says what people decided; None for a run."""
+    """Return the entry of the file with people's decisions in a curated data set; None for any other run."""
     return next((entry for entry in settings.files if entry.path.startswith(f"{CURATED}/")), None)

@@ -1,5 +1,6 @@
-"""Estimate what a run would take before it begins: the result of a data set's `estimate`, and the parts to reckon it
-with."""
+"""Estimate what a run would cost before it begins: the result of a data set's `estimate`, and functions to
+compute it.
+"""
 
 from __future__ import annotations
 
@@ -57,9 +58,8 @@ class Estimate:
 
 
 def sample(rows: Iterable[T], limit: int | None, seed: int, source: Path) -> tuple[list[T], int]:
-    """Draw some of the first `limit` rows, each as likely as the others, and count how many rows there are.
-
-    Raises `InvalidInput` when there are none.
+    """Draw a random sample of the first `limit` rows, and count how many rows there are. Raises `InvalidInput` when
+    there are none.
     """
     chosen: list[T] = []
     total, rng = 0, random.Random(seed)
@@ -75,9 +75,8 @@ def sample(rows: Iterable[T], limit: int | None, seed: int, source: Path) -> tup
 
 
 def sample_valid(rows: Iterable[T | InvalidRow], inputs: RunInputs, seed: int, record: type[T]) -> tuple[list[T], int]:
-    """As `sample`, of the rows of a run's files that no refusal leaves out, checked as the run checks them.
-
-    How many are left out is logged. Raises `InvalidInput` for files that the run would not take.
+    """Sample as `sample` does from the rows of a run's files that no refusal leaves out, checked as the run checks
+    them. The number of rows left out is logged. Raises `InvalidInput` for files that the run would not take.
     """
     invalid, counts = list[InvalidRow](), {"read": 0, "valid": 0}
 
@@ -105,7 +104,9 @@ def sample_valid(rows: Iterable[T | InvalidRow], inputs: RunInputs, seed: int, r
 def sample_questions(
     inputs: RunInputs, seed: int, *, needs_paragraphs: bool = False, needs_decomposition: bool = False
 ) -> tuple[list[Question], int]:
-    """As `sample_valid`, of the questions of a run's one file; the arguments say what the run needs each to have."""
+    """Sample as `sample_valid` does from the questions of a run's one file; the arguments say what the run needs each
+    to have.
+    """
     (source,) = inputs.files
     rows = read_questions(
         source,
@@ -117,8 +118,9 @@ def sample_questions(
 
 
 def tokens_of_passages(questions: Sequence[Question]) -> float:
-    """Mean number of tokens of a passage that a search over these questions finds, reckoned from the ones they bring
-    along."""
+    """Return the mean number of tokens of a passage that a search over these questions finds, estimated from the
+    passages they bring along.
+    """
     passages = [paragraph.text for question in questions for paragraph in question.paragraphs]
     return mean_tokens(passages) if passages else _PASSAGE_TOKENS
 
@@ -126,9 +128,8 @@ def tokens_of_passages(questions: Sequence[Question]) -> float:
 def stage_estimate(
     stage: str, calls: float, prompt: float, completion: float, prices: Prices, *, cached: float = 0.0
 ) -> StageEstimate:
-    """The estimate of a stage that makes so many calls, each with so many tokens of prompt and of completion.
-
-    `cached`: tokens of each prompt that a server has in its prefix cache.
+    """Return the estimate of a stage with `calls` calls, each with these mean numbers of prompt and completion tokens.
+    `cached` are the prompt tokens that a server has in its prefix cache.
     """
     usage = Usage(
         calls=round(calls),
@@ -140,5 +141,5 @@ def stage_estimate(
 
 
 def mean_tokens(texts: Sequence[str]) -> float:
-    """Mean number of tokens of some texts; 0 when there are none."""
+    """Return the mean number of tokens of some texts; 0 when there are none."""
     return sum(map(count_tokens, texts)) / max(1, len(texts))

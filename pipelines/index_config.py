@@ -1,5 +1,5 @@
-"""Say in one file how an index is built: back end with its numbers, cut of the corpus, encoder, and the model that
-writes.
+"""Read in one file how an index is built: its back end with settings, chunking, encoder, and the model that some back
+ends call.
 
 config = read_index_preset("hippo_rag")
 """
@@ -46,34 +46,38 @@ class IndexConfig:
 
     @property
     def declared(self) -> Backend:
-        """The back end that this configuration names."""
+        """Return the back end that this configuration names."""
         return load_backend(self.backend)
 
     @property
     def chunking(self) -> Chunking | None:
-        """The cut of documents into passages; None: documents are not cut."""
+        """Return how documents are cut into passages; None when they are not cut."""
         return Chunking(tokens=self.chunk_tokens, overlap=self.chunk_overlap) if self.chunk_tokens else None
 
     @property
     def pages(self) -> Paging | None:
-        """The paging of documents; None: documents are not made pages."""
+        """Return how documents are divided into pages; None when they are not."""
         return None if self.page_words is None else Paging(words=self.page_words)
 
     def with_pages(self, are_pages: bool, words: int | None) -> IndexConfig:
-        """The configuration with these settings of pages: whether documents are pages, and the words of a part."""
+        """Return the configuration with these settings of pages: whether documents are pages, and the words of a
+        part.
+        """
         said = words or (PART_WORDS if are_pages else None)
         return self if said is None else replace(self, page_words=said)
 
     def with_encoder(
         self, encoder: str | None, query_prefix: str | None = None, passage_prefix: str | None = None
     ) -> IndexConfig:
-        """The configuration with another encoder; a preset's prefixes go with the preset's own encoder."""
+        """Return the configuration with another encoder; a preset's prefixes apply only to the preset's own encoder."""
         said = {"encoder": encoder, "query_prefix": query_prefix, "passage_prefix": passage_prefix}
         usual = {} if encoder in (None, self.encoder) else {"query_prefix": "", "passage_prefix": ""}
         return replace(self, **usual | {name: text for name, text in said.items() if text is not None})
 
     def with_chunks(self, tokens: int | None, overlap: int | None) -> IndexConfig:
-        """The configuration with another length of passages; a preset's overlap goes with the preset's own length."""
+        """Return the configuration with another length of passages; a preset's overlap applies only to the preset's own
+        length.
+        """
         if overlap and (tokens or self.chunk_tokens) is None:
             problem = "passages overlap where documents are cut: give --chunk-tokens, too"
             raise InvalidInput(problem, field="--chunk-overlap")
@@ -81,14 +85,15 @@ class IndexConfig:
         return usual if overlap is None else replace(usual, chunk_overlap=overlap)
 
     def numbers(self, options: Mapping[str, Any] | None = None) -> Any:
-        """The back end's configuration with these options over its own. Raises as `Backend.read_numbers`."""
+        """Return the back end's configuration with these options over its own. Raises what `Backend.read_numbers`
+        raises.
+        """
         return self.declared.read_numbers({**self.options, **(options or {})})
 
 
 def choose_index(preset: str | None, backend: str | None, options: Mapping[str, Any]) -> IndexConfig:
-    """The configuration of a preset, or of a back end alone (None: `dense`), with these options.
-
-    Raises as `read_index_preset` and `Backend.read_numbers`.
+    """Return the configuration of a preset, or of a back end alone (by default `dense`), with these options. Raises
+    what `read_index_preset` and `Backend.read_numbers` raise.
     """
     config = IndexConfig(backend=backend or "dense") if preset is None else read_index_preset(preset)
     if backend not in (None, config.backend):

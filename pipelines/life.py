@@ -1,4 +1,5 @@
-"""The life of a row, written once: what is drawn, what follows, what is chosen, what is made of what was kept.
+"""The life of a row, written once for all data sets: what is drawn, what is derived, what is chosen, and what is made
+of the kept rows.
 
 A data set says the parts, pure but for `draw` and `after`, which ask a model:
 
@@ -43,7 +44,7 @@ R = TypeVar("R")
 
 
 class Chosen(NamedTuple, Generic[R]):
-    """All rows that were drawn on an item, each either kept or rejected."""
+    """All rows that were drawn for an item, each either kept or rejected."""
 
     kept: Sequence[R]
     """The rows that are kept, best first."""
@@ -53,7 +54,7 @@ class Chosen(NamedTuple, Generic[R]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draws(Generic[R]):
-    """The draws on one item: rows, failures, and what the calls cost."""
+    """The draws for one item: rows, failures, and what the calls cost."""
 
     rows: Sequence[R] = ()
     """The rows in the order of their draws."""
@@ -78,7 +79,7 @@ class Draws(Generic[R]):
 
 
 async def draw_all(draw: Callable[[int, Meter], Awaitable[R]], count: int) -> Draws[R]:
-    """Make `count` draws at once, each with a meter of its own. A draw that fails does not affect the others."""
+    """Make `count` draws at once, each with a meter of its own; one that fails does not affect the others."""
 
     async def draw_one(sample: int, meter: Meter) -> R | TrailforgeError:
         try:
@@ -105,7 +106,7 @@ def _derive_nothing(rows: Sequence[Any], item: Any, config: Any) -> Sequence[Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """The declaration of how the rows of a data set come to be, item by item."""
+    """The declaration of how the rows of a data set are made, item by item."""
 
     name: str
     """Name of the stage, and of the line of the books that counts its items."""
@@ -169,7 +170,7 @@ class Life:
             write_shard(work, folder, shard, [asyncio.run(self.run_item(item, None, config)) for item in items])
 
     def model_stage(self, dataset: DataSet) -> ModelStage:
-        """The stage that the engine runs for all items of this life."""
+        """Return the stage that the engine runs for all items of this life."""
         return ModelStage(
             name=self.name,
             item=self.item,
@@ -181,11 +182,11 @@ class Life:
         )
 
     async def run_item(self, item: Any, context: Any, config: Any) -> ItemResult:
-        """Draw the rows of one item, and settle what becomes of them."""
+        """Draw the rows of one item, and decide which are kept."""
         return await self.settle(item, await self.draw(item, context, config), context, config)
 
     async def settle(self, item: Any, drawn: Draws[Any], context: Any, config: Any) -> ItemResult:
-        """Decide what becomes of the rows drawn on one item, and count its lines in the books and its cost."""
+        """Decide which of the rows drawn for one item are kept, and count them by stage, with their cost."""
         if drawn.against is not None:
             left = self._left_out(self.name, item, drawn.against, drawn)
             books = stage(self.name, inputs=1, accepted=0, rejected=[left.reason])
@@ -229,11 +230,11 @@ class Life:
         return made
 
     def rows_for_sft(self, row: Any, config: Any) -> list[Any]:
-        """The SFT rows of a kept row, as `Table.sft` gives them."""
+        """Return the SFT rows of a kept row, as `Table.sft` gives them."""
         return list(self.sft(row, config)) if self.sft is not None else []
 
     def checks(self, folder: Path, manifest: Manifest, config: Any, report: Report) -> RowChecks:
-        """The checks of a data set that has this life as its one stage, as `DataSet.checks` gives them."""
+        """Return the checks of a data set that has this life as its only stage, as `DataSet.checks` does."""
         of = LifeChecks if self.asks_model else _LivedAgain
         return of(self, folder, manifest, config, report)
 
@@ -263,8 +264,7 @@ class Life:
 
 
 class LifeChecks(RowChecks):
-    """Recomputes rows from their items: what follows from them, which ones are chosen, and what is made of the
-    chosen."""
+    """Recomputes rows from their items: the derived fields, the choice, and what is made of the chosen rows."""
 
     def __init__(self, of: Life, folder: Path, manifest: Manifest, config: Any, report: Report) -> None:
         super().__init__(folder, manifest, config, report)
@@ -273,7 +273,7 @@ class LifeChecks(RowChecks):
         self.source_of: Callable[[Any], str] = attrgetter(dataset.tables[of.table].source)
 
     def check(self) -> None:
-        """Check all files, and fill the report."""
+        """Check all files, and add what is found to the report."""
         life, lines = self.life, {line.name for line in self.manifest.stages}
         own = [life.draws] * (life.draws in lines) + [life.choice] * (life.choose is not None)
         counted = ("read", life.name, *life.gates, *own)  # runs of before counted no draws

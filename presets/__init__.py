@@ -1,4 +1,4 @@
-"""Named configurations: one YAML file each. A key that is left out keeps the default of its config class.
+"""Named configurations, one YAML file each; a key that is left out keeps the default of its config class.
 
 A preset is for the data set that its key `dataset` names; without that key it is for all of them, and a section named
 after a data set holds what goes over the others for that one. One with `preset: demo` builds on the shipped one of that
@@ -90,9 +90,8 @@ def load_guide(path: Path) -> dict[str, Any]:
 
 
 def load_preset(name_or_path: str, dataset: str) -> dict[str, Any]:
-    """Read what a preset, given by its name or by a YAML file's path, says for a data set.
-
-    Raises `InvalidInput` when there is none, it is no mapping, or it is for another data set.
+    """Read a preset, given by its name or by a YAML file's path, as it applies to a data set. Raises `InvalidInput`
+    when there is none, it is no mapping, or it is for another data set.
     """
     content = _content(name_or_path, dataset)
     base = _base_of(content, name_or_path, _HOUSE)
@@ -111,10 +110,8 @@ def load_preset(name_or_path: str, dataset: str) -> dict[str, Any]:
 
 
 def datasets_of(name_or_path: str) -> list[str]:
-    """Return the data sets that a preset names: by its key `dataset`, else by sections of their own and what the preset
-    that it builds on names; none for the others.
-
-    Raises as `load_preset`.
+    """Return the data sets that a preset names: by its key `dataset`, or else by sections named after them and by the
+    preset that it builds on; empty when it names none. Raises what `load_preset` raises.
     """
     content, known = _content(name_or_path), declared_datasets()
     base = _base_of(content, name_or_path, _HOUSE)

@@ -1,4 +1,6 @@
-"""How agents talk: each protocol is one `Grammar` in one file, used by data, training, evaluation and rewards alike."""
+"""How agents and tools talk: each protocol is one `Grammar` in one file, used by data, training, evaluation and rewards
+alike.
+"""
 
 from typing import TYPE_CHECKING
 

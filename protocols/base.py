@@ -1,4 +1,4 @@
-"""What all protocols share: their tags, retrieved text made harmless, and passages as lines of a result."""
+"""What all protocols share: their tags, the escaping of retrieved text, and passages as lines of a result."""
 
 from __future__ import annotations
 
@@ -41,39 +41,36 @@ _PASSAGE_LINE = re.compile(r"\d+\. \(")
 
 
 def escape_retrieved(text: str) -> str:
-    """Make retrieved text harmless, so that it can neither end a tool turn nor speak for the agent.
+    """Escape retrieved text, so that it can neither end a tool turn nor pose as the agent.
 
     The `<` of a protocol's tag (any case, spaces allowed) becomes `&lt;`, and so does the first character of what is a
     special token in any model's chat template (`<|im_end|>`, `</s>`; `[INST]` becomes `&#91;INST]`); everything else
-    stays. Characters that nobody sees are removed first (`remove_invisible`), so that none can hide a tag, or words.
-    Applying it twice changes nothing.
+    stays. Invisible characters are removed first (`remove_invisible`), so that none can hide a tag, or words. Applying
+    it twice changes nothing.
     """
     return escape_chat_tokens(_TAG_START.sub("&lt;", remove_invisible(text)[0]))
 
 
 def unescape(text: str) -> str:
-    """Reverse `escape_retrieved`, as far as it can be reversed."""
+    """Reverse `escape_retrieved`, as far as that is possible."""
     return unescape_markers(text)
 
 
 def one_line(text: str) -> str:
-    """Make retrieved text harmless and put it on one line, so that it cannot pose as a heading of the tool's own
-    either.
-    """
+    """Escape retrieved text and put it on one line, so that it cannot pose as a heading of the tool's own either."""
     return " ".join(escape_retrieved(text).split())
 
 
 @cache
 def tag_pattern(names: Sequence[str] = TAGS) -> re.Pattern[str]:
-    """Build the pattern that finds the tags of these names, in any case and with spaces.
-
-    Its groups are the slash of a closing tag, and the name.
+    """Return the pattern that finds the tags of these names, in any case and with spaces. Its groups are the slash of a
+    closing tag, and the name.
     """
     return re.compile("<" + _SPACED_TAG.format("|".join(names)), re.IGNORECASE)
 
 
 def contents_of(name: str, text: str) -> list[str]:
-    """Return what stands between each plain `<name>` and the next `</name>`, trimmed, in order."""
+    """Return the text between each plain `<name>` and the next `</name>`, trimmed, in order."""
     opening, closing = f"<{name}>", f"</{name}>"
     found: list[str] = []
     at = text.find(opening)

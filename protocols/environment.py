@@ -1,4 +1,5 @@
-"""What agents search: documents, a knowledge graph, the tools of plans; the same for data, training and evaluation.
+"""Open what agents search: documents, a knowledge graph, the tools of plans; the same for data, training and
+evaluation.
 
 environment = open_environment(grammar, corpus, search=config, kg=folder)     or of what is open already
 respond = environment.respond(grammar, question)                              the tools of one episode
@@ -50,16 +51,16 @@ from trailforge.schemas import (
 
 
 class Searching(Protocol):
-    """A protocol as far as it says what its agents search."""
+    """The part of a protocol that says what its agents search."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Return the protocol's name."""
         ...
 
     @property
     def searches(self) -> Searched | Literal["pages"]:
-        """What its agents search; `pages`: documents whose pages they open."""
+        """Return what its agents search; `pages` are documents whose pages they open."""
         ...
 
 
@@ -71,7 +72,7 @@ Corpus = Path | Sequence[Document] | Sequence[SourceDocument]
 class EnvironmentConfig(RetrieverConfig):
     """How agents find documents, in training and evaluation. Options of the command line take precedence.
 
-    A field that is empty is filled in from the index that is searched; without an index a `kind` has to be given. Graph
+    A field that is empty is filled in from the index that is searched; without an index a `kind` must be given. Graph
     and filters are for agents that do not plan.
     """
 
@@ -92,9 +93,8 @@ class EnvironmentConfig(RetrieverConfig):
             raise InvalidInput("a filter asks a model: say its url and model", field="filter_model")
 
     def filtered_by(self, kg_filter: KgFilter | None, filter_model: str | None) -> Self:
-        """Return this configuration with another filter of triples, and another model (`URL#MODEL`) for filters to ask.
-
-        None leaves either as it is. Raises `InvalidInput` for text that names no server's model.
+        """Return this configuration with another filter of triples, and another model (`URL#MODEL`) for filters to
+        call; None keeps either. Raises `InvalidInput` for text that names no server's model.
         """
         served = self.filter_model if filter_model is None else read_served(filter_model, self.filter_model)
         return replace(self, kg_filter=kg_filter or self.kg_filter, filter_model=served)
@@ -102,7 +102,7 @@ class EnvironmentConfig(RetrieverConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphFound:
-    """What the knowledge graph gave to a search. It is the `Observation.detail` of agents that ask a graph."""
+    """The results of the knowledge graph for a search: the `Observation.detail` of agents that search a graph."""
 
     found: KgResult
     kept: tuple[KgTriple, ...]
@@ -137,7 +137,7 @@ class Environment:
     """The count of searches that failed and ended their episodes."""
 
     def check(self, grammar: Searching) -> None:
-        """Check that all that agents of the protocol search is there. Raises `InvalidInput` when it is not."""
+        """Check that everything that agents of the protocol search is there. Raises `InvalidInput` when it is not."""
         if grammar.searches == "plan" and self.plan_tools is None:
             raise InvalidInput(
                 f"{grammar.name} runs plans over documents of several kinds; give --documents, or --retrieval web"
@@ -150,7 +150,7 @@ class Environment:
             raise InvalidInput(f"{grammar.name} searches a knowledge graph too; give --kg")
 
     def respond(self, grammar: Grammar, question: str, meter: Meter | None = None) -> Respond:
-        """Return the tools of an episode on a question. `meter` counts the calls of the filters."""
+        """Return the search function of an episode on a question. `meter` counts the calls of the filters."""
 
         async def respond(search: Search) -> Observation:
             match grammar.searches:
@@ -166,7 +166,8 @@ class Environment:
         return respond
 
     def respond_or_fail(self, grammar: Grammar, question: str) -> Respond:
-        """Return the tools of an episode as `respond` does, for trainings, which one failing search must not end.
+        """Return the search function of an episode as `respond` does, for trainings, which one failing search must not
+        end.
 
         A search that fails or hangs is tried again, and then ends its episode (`Observation.failure`). The nodes of a
         plan fail one by one, and the search fails when none of them is left. `InvalidInput` and `BudgetExceeded` are
@@ -203,7 +204,7 @@ class Environment:
         return await (self.patience.wait_for(ask) if self.patience else ask())
 
     async def search_graph(self, question: str, search: Search, meter: Meter | None = None) -> Observation:
-        """Ask graph and documents at once. The `detail` of the observation is a `GraphFound`."""
+        """Search graph and documents at once. The `detail` of the observation is a `GraphFound`."""
         assert self.documents is not None
         found, documents = await asyncio.gather(
             self._ask_graph(search), self._patient(self.documents).retrieve(search.query, self.top_k)
@@ -218,7 +219,7 @@ class Environment:
         )
 
     async def search_documents(self, question: str, search: Search, meter: Meter | None = None) -> Observation:
-        """Ask the documents alone."""
+        """Search the documents alone."""
         assert self.documents is not None
         found = await self._patient(self.documents).retrieve(search.query, self.top_k)
         return Observation(passages=await self.filters.keep_documents(question, search, found, meter))
@@ -322,14 +323,13 @@ def _open_graph(where: Path | str, config: KgToolConfig) -> KgTool | SearchClien
 
 
 def check_filters(search: EnvironmentConfig, is_graph: bool) -> None:
-    """Check that the model that filters ask is named. Raises `InvalidInput` when it is not."""
+    """Raise `InvalidInput` when a filter needs a model and none is named."""
     named_model(search.kg_filter if is_graph else "none", search.document_filter, search.filter_model)
 
 
 def open_filters(search: EnvironmentConfig, is_graph: bool) -> ResultFilter:
-    """Open the filters of what agents search, with a graph or without one.
-
-    Raises as `check_filters` and `open_filter` do.
+    """Open the filters of search results, with a graph or without one. Raises what `check_filters` and `open_filter`
+    raise.
     """
     return open_filter(search.kg_filter if is_graph else "none", search.document_filter, search.filter_model)
 
@@ -338,10 +338,10 @@ def open_filters(search: EnvironmentConfig, is_graph: bool) -> ResultFilter:
 
 
 def limit_observations(respond: Respond, grammar: Grammar, count: Callable[[str], int], limit: int) -> Respond:
-    """Limit the results of tools to `limit` tokens.
+    """Return a search function whose results have at most `limit` tokens.
 
     Words at the end of each passage are cut first, then triples, and last the end of a message. A passage that a plan
-    found is cut at the end of a sentence, so that what is left stands for itself. When not even an empty result keeps
+    found is cut at the end of a sentence, so that the rest is readable by itself. When not even an empty result keeps
     the limit, an empty one is returned all the same.
     """
 

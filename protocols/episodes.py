@@ -1,4 +1,4 @@
-"""The one loop in which an agent of any `Grammar` talks with its tools, for making data, training and evaluation.
+"""The one loop in which an agent of any `Grammar` exchanges turns with its tools, for data, training and evaluation.
 
 The agent's words are kept as they came: nothing is cut out of them or put right, so the format is judged on what the
 model wrote. Where a turn with slips is carried out all the same, `Turn.repairs` names the mends beside it.
@@ -34,7 +34,9 @@ agent should read is an `Observation.message`.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeConfig:
-    """How an episode is sampled, and where it ends. Defaults are DynaSearcher's (section 4.1) where it has any."""
+    """How an episode is sampled, and which limits end it. Defaults are DynaSearcher's (section 4.1) where it has
+    any.
+    """
 
     sampling: Sampling = field(default_factory=lambda: Sampling(temperature=1.0, top_p=0.95, max_tokens=2048))
     """How one turn is sampled. The stop strings of the grammar are added."""
@@ -70,7 +72,7 @@ class EpisodeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeStep:
-    """One turn of the agent and what came of it."""
+    """One turn of the agent with its result."""
 
     turn: Turn | None
     """The agent's turn; None when it cannot be read."""
@@ -82,7 +84,7 @@ class EpisodeStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeRun:
-    """An episode, finished or broken off."""
+    """An episode, finished or stopped."""
 
     question: str
     steps: tuple[EpisodeStep, ...]
@@ -101,17 +103,17 @@ class EpisodeRun:
 
     @property
     def searches(self) -> tuple[Search, ...]:
-        """The searches that were executed."""
+        """Return the searches that were executed."""
         return tuple(step.turn.search for step in self.steps if step.turn and step.turn.search and step.observation)
 
     @property
     def num_searches(self) -> int:
-        """Number of searches that were executed."""
+        """Return the number of searches that were executed."""
         return len(self.searches)
 
     @property
     def passages(self) -> tuple[Passage, ...]:
-        """All passages that the agent was given, in that order."""
+        """Return all passages that the agent was given, in that order."""
         return tuple(passage for step in self.steps if step.observation for passage in step.observation.passages)
 
 
@@ -128,10 +130,10 @@ async def run_episode(
     sample: int = 0,
     priority: int = 0,
 ) -> EpisodeRun:
-    """Run an episode: let the agent search until it answers or may not go on.
+    """Run an episode: let the agent search until it answers or reaches a limit.
 
-    `sample`: number that tells episodes on one question apart. Raises what the client and the tools raise. A prompt
-    that no longer fits the model's context ends the episode (`too_long`), unless it is the first: then the question did
+    `sample` is a number that distinguishes episodes on one question. Raises what the client and the tools raise. A
+    prompt longer than the model's context ends the episode as `too_long`, unless it is the first: then the question did
     not fit.
     """
     episode = _Episode(question, grammar, config)
@@ -277,7 +279,7 @@ def sampling_of_turn(sampling: Sampling, grammar: Grammar, thought_tokens: int) 
 
 
 def end_turn(reply: Reply, grammar: Grammar) -> Reply:
-    """Cut the reply of a model that was sent no stop strings at the end of its turn, if it has come so far."""
+    """Cut the reply of a model that was sent no stop strings at the end of its turn, if it has one."""
     turn = grammar.up_to_end(reply.text)
     return reply if turn is None else replace(reply, text=turn, finish_reason="stop")
 
@@ -285,9 +287,9 @@ def end_turn(reply: Reply, grammar: Grammar) -> Reply:
 def turn_text(reply: Reply) -> str:
     """Return an agent's turn as the model wrote it.
 
-    Thoughts that a server delivers apart are the protocol's thought: they go back between the tags that the server took
-    off, unchanged. A thought that nothing follows was not closed. They stay apart where the text has a thought of its
-    own, since then they are what a reasoning model thought before it took its turn.
+    Thoughts that a server delivers separately are the protocol's thought: they go back between the tags that the server
+    removed, unchanged. A thought that nothing follows was not closed. They stay separate where the text has a thought
+    of its own, since then they are what a reasoning model thought before its turn.
     """
     if not reply.reasoning or "<think>" in tags_in(reply.text):
         return reply.text

@@ -39,7 +39,7 @@ _SURPLUS: list[Repair] = ["surplus_thought"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grammar:
-    """The grammar of one protocol: how it writes turns."""
+    """The grammar of one protocol: how its turns are written, read, repaired and checked."""
 
     name: str
     """Name of the protocol, as a row's `protocol` gives it."""
@@ -76,15 +76,14 @@ class Grammar:
 
     @property
     def stop(self) -> tuple[str, str]:
-        """The strings at which generation of an assistant turn ends."""
+        """Return the strings at which generation of an assistant turn stops."""
         return f"</{self.search_tag}>", "</answer>"
 
     # Assistant turns
 
     def render_turn(self, turn: Turn) -> str:
-        """Write an assistant turn as text.
-
-        `parse_turn` reads the same parts from it, mending nothing but a missing thought.
+        """Return an assistant turn as text. `parse_turn` reads the same parts from it, repairing nothing but a missing
+        thought.
         """
         if turn.search is not None:
             action = f"<{self.search_tag}>{self.write_search(turn.search)}</{self.search_tag}>"
@@ -95,9 +94,8 @@ class Grammar:
         return f"<think>{turn.thought}</think>{self.joint}{action}"
 
     def parse_turn(self, text: str, *, strict: bool = False) -> Turn:
-        """Take an assistant turn apart, mending what can be, unless `strict`.
-
-        Raises `MalformedReply`, saying what is wrong.
+        """Parse an assistant turn, repairing small errors unless `strict`. Raises `MalformedReply`, saying what is
+        wrong.
         """
         turn = self._mended_turn(text)
         if strict and turn.repairs:
@@ -136,10 +134,8 @@ class Grammar:
         return next((f"</{tag}>" for tag in self._actions if last == f"<{tag}>"), "")
 
     def up_to_end(self, text: str) -> str | None:
-        """Return the turn with which a text begins: up to its first closing tag of a search or answer outside of its
-        thought.
-
-        None when there is no such tag: then the whole text is the turn, ended or not.
+        """Return the first turn of a text: up to its first closing tag of a search or answer outside of its thought.
+        None when there is no such tag: then the whole text is the turn, complete or not.
         """
         tags = list(tag_pattern(("think", *self._actions)).finditer(text))
         thoughts = [tag for tag in tags if tag[2].lower() == "think"]
@@ -152,7 +148,7 @@ class Grammar:
         return None
 
     def final_answer(self, text: str) -> str:
-        """Return the last closed answer of a text, wherever it stands; empty when there is none."""
+        """Return the last closed answer of a text; empty when there is none."""
         found = contents_of("answer", text)
         try:
             return self.read_answer(found[-1])[0] if found else ""
@@ -204,14 +200,14 @@ class Grammar:
     # Other turns
 
     def opening(self, question: str) -> tuple[Message, Message]:
-        """Write the conversation before the agent's first turn."""
+        """Return the conversation before the agent's first turn: the rules and the question."""
         return (
             Message(role="system", content=self.system_prompt, train=False),
             Message(role="user", content=self.user_turn(question), train=False),
         )
 
     def user_turn(self, question: str) -> str:
-        """Write the turn with the question and how to answer it."""
+        """Return the turn with the question and how to answer it."""
         if self.suffix_own_line and self.user_suffix and "\n" in question:
             return f"{question}\n{self.user_suffix.lstrip()}"
         return question + self.user_suffix
@@ -222,18 +218,18 @@ class Grammar:
         return user.removesuffix(suffix).rstrip() if suffix else user
 
     def render_result(self, observation: Observation) -> str:
-        """Write a tool turn. Nothing in it can pose as a tag."""
+        """Return search results as a tool turn. Nothing in it can pose as a tag."""
         lines = [one_line(observation.message)] if observation.message.strip() else []
         if observation.passages or observation.triples or observation.nodes or not lines:
             lines.append(self.write_result(observation))
         return "\n".join([f"<{self.result_tag}>", *lines, f"</{self.result_tag}>"])
 
     def result_segment(self, result: str) -> str:
-        """Write what stands between two turns of the agent where an episode is one text."""
+        """Return the text between two turns of the agent where an episode is one text."""
         return f"\n{result}\n"
 
     def refusal(self, problem: str) -> Observation:
-        """Write what an agent is told when its turn was malformed."""
+        """Return the message that answers an agent's malformed turn."""
         return Observation(message=f"That turn could not be used: {problem}. Try again in the form that was asked for.")
 
     # Rules and reward
@@ -260,9 +256,8 @@ class Grammar:
         return problems
 
     def read_turn(self, message: Message) -> Turn | None:
-        """Read the agent's turn in a conversation, with its slips mended; None where it cannot be read or was cut.
-
-        The tag at which generation stopped has to stand in the turn.
+        """Read the agent's turn in a conversation, with small errors repaired; None where it cannot be read or was cut.
+        The tag at which generation stopped must be part of the turn.
         """
         if message.role != "assistant" or self.missing_end(message.content):
             return None
@@ -270,10 +265,8 @@ class Grammar:
         return turn if isinstance(turn, Turn) else None
 
     def answer_of(self, messages: Sequence[Message]) -> str:
-        """Return what the agent answers in the end; empty where it does not, or where the loop could not read the
-        answer.
-
-        A reward that pays sections apart takes the last answer section, wherever it stands.
+        """Return the agent's final answer; empty where there is none, or the loop could not read it. For a reward that
+        pays sections separately it is the last answer section, wherever it is.
         """
         if self.format_rule == "sections":
             return self.final_answer(_agent_and_tools(messages))
@@ -281,13 +274,15 @@ class Grammar:
         return (turn.answer if turn else None) or ""
 
     def is_well_formed(self, messages: Sequence[Message]) -> bool:
-        """Say whether the conversation has the form that the reward asks for, without any mending."""
+        """Tell whether the conversation has the form that the reward asks for, without any repair."""
         if self.format_rule == "sections":
             return format_reward(tags_in(_agent_and_tools(messages))) == 1.0
         return not self.validate(messages, strict=True)
 
     def format_reward(self, messages: Sequence[Message]) -> float:
-        """Score in [0, 1] how far the conversation has the form that the system prompt asks for, by `format_rule`."""
+        """Return a score in [0, 1] for how far the conversation has the form that the system prompt asks for, by
+        `format_rule`.
+        """
         if self.format_rule == "per_turn":
             return per_turn_format_reward(self.well_formed_turns(messages))
         return float(self.is_well_formed(messages))
@@ -295,10 +290,11 @@ class Grammar:
     def plan_reward(
         self, messages: Sequence[Message], tools: Collection[str] = TOOLS, *, strict: bool = False
     ) -> float | None:
-        """Score the first search plan, which is the one that is run: 1.0 if it breaks no rule, else 0.0.
+        """Return 1.0 if the first search plan, which is the one that is run, breaks no rule, else 0.0. None in
+        protocols without plans.
 
-        None in protocols without plans. The rest of the turn does not matter, since the format is paid apart. `strict`:
-        a plan that needs mending scores 0.0 too.
+        The rest of the turn does not matter, since the format has a reward of its own. With `strict` a plan that needs
+        repair scores 0.0, too.
         """
         if self.plan_problems is None:
             return None
@@ -307,7 +303,7 @@ class Grammar:
         return float(is_sound and not (strict and self.read_search(plans[0])[1]))
 
     def well_formed_turns(self, messages: Sequence[Message]) -> list[bool]:
-        """Say for each assistant turn whether it is flawless and in its place."""
+        """Return for each assistant turn whether it has no error and is in its place."""
         last = len(messages) - 1
         return [
             not list(self._message_problems(message, number, last, strict=True))

@@ -33,7 +33,7 @@ SYSTEM_PROMPT = (
 
 
 def read_search(body: str) -> tuple[Search, Sequence[Repair]]:
-    """Read the query from a JSON object, or from the bare text."""
+    """Read the query from a JSON object, or from bare text; returns it with the repairs made."""
     if not body.startswith(("{", "`")):
         return Search(query=body), ()
     fields, repairs = read_object(body)
@@ -44,7 +44,7 @@ def read_search(body: str) -> tuple[Search, Sequence[Repair]]:
 
 
 def write_search(search: Search) -> str:
-    """Write the query as a JSON object. A `<` is escaped where it would make a tag."""
+    """Return the query as a JSON object, with `<` escaped where it would make a tag."""
     text = json.dumps({"query": search.query}, ensure_ascii=False)
     return text.replace("<", "\\u003c") if tags_in(text) else text
 

@@ -33,7 +33,7 @@ MAX_TURNS = 10
 
 
 def system_prompt(max_turns: int = MAX_TURNS) -> str:
-    """Write the rules, with the number of turns that an agent has."""
+    """Return the rules, with the number of turns that an agent has."""
     return (
         "You answer questions step by step with the help of two tools: a search over documents, and a knowledge graph "
         "of entities and the relations between them. "
@@ -71,14 +71,16 @@ _BOX = "\\boxed{"
 
 
 def write_search(search: Search) -> str:
-    """Write the request as JSON. A `<` is escaped where it would make a tag, which a JSON reader undoes."""
+    """Return the request as JSON, with `<` escaped where it would make a tag, which a JSON reader undoes."""
     fields = {"query": search.query, "entity": list(search.entities), "relation": list(search.relations)}
     text = json.dumps(fields, ensure_ascii=False)
     return text.replace("<", "\\u003c") if tags_in(text) else text
 
 
 def read_search(body: str) -> tuple[Search, Sequence[Repair]]:
-    """Read the request that an agent wrote. Text without JSON is a query for documents alone."""
+    """Read the request that an agent wrote; returns it with the repairs made. Text without JSON is a query for
+    documents alone.
+    """
     if not body.startswith(("{", "[", "`")) and "{" not in body:
         return Search(query=body), ["plain_text"]
     found, repairs = read_object(body)
@@ -125,7 +127,7 @@ def _list(value: Value) -> tuple[tuple[str, ...], list[Repair]]:
 
 
 def write_answer(answer: str) -> str:
-    """Write the answer in its box. Raises `ValueError` for braces that do not match, which no box can hold."""
+    r"""Return the answer in its `\boxed{}`. Raises `ValueError` for braces that do not match, which no box can hold."""
     boxed = f"{_BOX}{answer}}}"
     if _box_end(boxed, len(_BOX)) != len(boxed) - 1:
         raise ValueError(f"an answer whose braces do not match cannot be boxed: {answer!r}")
@@ -133,9 +135,8 @@ def write_answer(answer: str) -> str:
 
 
 def read_answer(body: str) -> tuple[str, Sequence[Repair]]:
-    """Read the answer from its box; without a box, all of the text is the answer.
-
-    Several boxes all have to hold the same.
+    """Read the answer from its box; without a box, all of the text is the answer. Returns it with the repairs made.
+    Several boxes must all have the same content.
     """
     repairs: list[Repair] = []
     ends = [(start, _box_end(body, start)) for start in _box_starts(body)]
@@ -171,7 +172,7 @@ def _box_end(text: str, start: int) -> int:
 
 
 def write_result(observation: Observation) -> str:
-    """Write documents and triples, each kind under its heading."""
+    """Return documents and triples as text, each kind under its heading."""
     documents = passage_lines(observation.passages)
     triples = [
         f"{n}. ({one_line(t.head)} | {one_line(t.relation)} | {one_line(t.tail)})"
@@ -208,5 +209,5 @@ KG_SEARCH = Grammar(
 
 
 def with_turns(max_turns: int) -> Grammar:
-    """Return the protocol for agents that are told that they have so many turns."""
+    """Return the protocol with rules that grant agents this number of turns."""
     return replace(KG_SEARCH, system_prompt=system_prompt(max_turns))

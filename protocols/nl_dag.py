@@ -6,7 +6,7 @@
     Edges:
     A -> B
 
-One line per node: id, query, tool. Edges are parted by `;` or line ends; `→` is `->`. The first node may stand on the
+One line per node: id, query, tool. Edges are separated by `;` or line ends; `→` is `->`. The first node may be on the
 line of its heading, as in the paper's figure 4, and so may the edges, of which there may be none. An edge orders two
 searches, since no model is asked between them: a query stands as written.
 
@@ -62,7 +62,7 @@ _SKIPPED: frozenset[PlanProblemKind] = frozenset({"missing_query", "missing_tool
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """A search plan: searches, and the order among them."""
+    """A search plan: searches, and the order in which they run."""
 
     nodes: tuple[PlanNode, ...]
     edges: tuple[PlanEdge, ...]
@@ -82,7 +82,7 @@ class SearchPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeResult:
-    """What became of one node of a plan that was run."""
+    """The result of one node of a plan that was run."""
 
     node: PlanNode
     status: SearchStatus
@@ -100,17 +100,18 @@ class NodeResult:
 
 
 def render(plan: SearchPlan) -> str:
-    """Write the plan as text. `parse` reads the same plan from it when it is valid and its texts are single lines."""
+    """Return the plan as text. `parse` reads the same plan from it when it is valid and its texts are single lines."""
     nodes = [f"{node.node_id}: {node.query} ({node.tool})" for node in plan.nodes]
     edges = "; ".join(f"{edge.src} -> {edge.dst}" for edge in plan.edges)
     return "\n".join(["Nodes:", *nodes, "Edges:", *([edges] if edges else [])])
 
 
 def parse(text: str) -> SearchPlan:
-    """Read a plan, valid or not, mending what can be.
+    """Read a plan, valid or not, repairing small errors. Raises `MalformedReply` with every line that cannot be read
+    and what it should be.
 
-    Raises `MalformedReply` with every line that cannot be read and what it should be. White space is trimmed and
-    collapsed. A node without query or tool is read with an empty one, for `validate` to name.
+    White space is trimmed and collapsed. A node without query or tool is read with an empty one, for `validate` to
+    name.
     """
     reader = _read(text)
     _refuse(reader.problems)
@@ -118,7 +119,7 @@ def parse(text: str) -> SearchPlan:
 
 
 def find_repairs(text: str) -> tuple[Repair, ...]:
-    """Find what `parse` mends in a plan, each kind once; none where the plan cannot be read."""
+    """Return what `parse` repairs in a plan, each kind once; empty where the plan cannot be read."""
     reader = _read(text)
     return () if reader.problems else tuple(reader.repairs)
 
@@ -310,8 +311,7 @@ def _edges_of(item: str) -> _MendedEdges | None:
 
 def levels(plan: SearchPlan) -> list[tuple[PlanNode, ...]]:
     """Sort the nodes into levels, each of which needs earlier levels only. Within a level they keep the plan's order.
-
-    Raises `MalformedReply` when the edges allow no such order.
+    Raises `MalformedReply` when the edges contain a circle.
     """
     _refuse([problem for problem in validate(plan) if problem.kind in _UNORDERED])
     import networkx as nx
@@ -348,9 +348,8 @@ async def execute(plan: SearchPlan, tools: Mapping[str, Retriever], top_k: int =
 
 
 def render_results(results: Sequence[NodeResult]) -> str:
-    """Write the results as the model reads them, in the given order.
-
-    Retrieved text stands on single lines, with its tags escaped.
+    """Return the results as the model reads them, in the given order. Retrieved text is on single lines, with its tags
+    escaped.
     """
     return "\n".join(line for result in results for line in _result_lines(result))
 

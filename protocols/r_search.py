@@ -6,7 +6,7 @@
     tool        <result>what the plan's searches found</result>
     assistant   <answer>…</answer>
 
-To the model it is one text that stops at `</search>` and goes on after `</result>`; as messages, what it did not
+To the model it is one text that stops at `</search>` and continues after `</result>`; as messages, what it did not
 write is a turn of its own, on which no loss is taken (section 3.4). Plans are written as `protocols.nl_dag` says.
 """
 
@@ -46,7 +46,7 @@ HOLDINGS = {
 
 
 def system_prompt(top_k: int = TOP_K, holdings: Mapping[str, str] = HOLDINGS) -> str:
-    """Write the rules, and how plans are run: the number of passages of each search, and what each tool holds."""
+    """Return the rules, and how plans are run: the number of passages of each search, and what each tool contains."""
     held = "; ".join(f"{tool} holds {what}" for tool, what in holdings.items())
     return (
         "You answer questions with one round of searches that you plan yourself. "
@@ -72,25 +72,24 @@ SYSTEM_PROMPT = system_prompt()
 
 
 def read_search(body: str) -> tuple[Search, Sequence[Repair]]:
-    """Read the plan as it was written, and what is mended when it is run.
-
-    A plan that cannot be read is answered with the reason.
+    """Read the plan of a search; returns it as it was written, with the repairs made when it is run. A plan that cannot
+    be read is answered with the reason.
     """
     return Search(query=body), find_repairs(body)
 
 
 def write_search(search: Search) -> str:
-    """Write the plan on lines of its own."""
+    """Return the plan on lines of its own."""
     return f"\n{search.query}\n"
 
 
 def write_result(observation: Observation) -> str:
-    """Write what each node of the plan found."""
+    """Return the results of each node of the plan as text."""
     return render_results(observation.nodes)
 
 
 def plan_problems(text: str, tools: Collection[str] = TOOLS) -> list[str]:
-    """Return all that is wrong with a plan, one line each; empty when it is valid, mended or not."""
+    """Return everything that is wrong with a plan, one line each; empty when it is valid, repaired or not."""
     return [problem.message for problem in find_problems(text, tools=tools)]
 
 
@@ -124,10 +123,10 @@ def search_of(plan: SearchPlan) -> Search:
 
 
 def read_plan(turn: str) -> tuple[str, SearchPlan] | None:
-    """Read thought and plan from a turn that searches.
+    """Read thought and plan from a turn that searches; None unless the turn has no error, plan included. The plan need
+    not be valid.
 
-    None unless the turn is flawless, plan included; the plan need not be valid. Rows teach the form that the prompt
-    asks for, so a turn that needs mending makes none.
+    Rows teach the form that the prompt asks for, so a turn that needs repair makes none.
     """
     try:
         read = R_SEARCH.parse_turn(turn, strict=True)

@@ -1,4 +1,4 @@
-"""A reader of the JSON object that a model wrote, which mends its usual slips.
+"""Read the JSON object that a model wrote, repairing its usual errors.
 
 A mend moves brackets, commas and quotes, never words: every text of the result stands in the input. What cannot be
 mended so is refused.
@@ -72,9 +72,8 @@ _AFTER_ITEM = re.compile(rf"\s*+(?:[\]}}]|,\s*+(?:[\]{_OPENING}\d]|null\b|None\b
 
 
 def read_object(text: str) -> tuple[dict[str, Value], list[Repair]]:
-    """Read the one JSON object in a text, and list what was mended.
-
-    Raises `MalformedReply` when no one object can be read.
+    """Read the one JSON object in a text; returns it with the repairs made. Raises `MalformedReply` when not exactly
+    one object can be read.
     """
     start = text.find("{")
     if start < 0:

@@ -19,7 +19,7 @@ from trailforge.inference import (
     ServedModel,
     ask_json,
     fill,
-    open_desk,
+    open_thread_safe_model,
 )
 from trailforge.protocols.base import passage_lines
 from trailforge.protocols.turns import Search
@@ -58,7 +58,7 @@ SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultFilter:
-    """Chooses what an agent reads of what a search found."""
+    """Chooses which of a search's results an agent reads."""
 
     rule: KgFilter = "first"
     """The rule for triples."""
@@ -78,8 +78,7 @@ class ResultFilter:
     async def keep(
         self, question: str, search: Search, found: KgResult, meter: Meter | None = None
     ) -> tuple[KgTriple, ...]:
-        """Choose the triples of `found` that are kept. When there are no more than may be kept, no model is asked.
-
+        """Return the triples of `found` that are kept. When there are no more than may be kept, no model is called.
         Raises what the client raises.
         """
         match self.rule:
@@ -108,7 +107,7 @@ class ResultFilter:
     async def keep_documents(
         self, question: str, search: Search, found: Sequence[Passage], meter: Meter | None = None
     ) -> tuple[Passage, ...]:
-        """Choose the documents that are kept, in the order they were found. Raises what the client raises."""
+        """Return the documents that are kept, in the order they were found. Raises what the client raises."""
         if self.documents == "none" or not found:
             return tuple(found)
         assert self.client is not None
@@ -129,9 +128,8 @@ _MENDS = "(--filter-model URL#MODEL, `filter_model` of presets), or say --kg-fil
 
 
 def named_model(rule: KgFilter, documents: DocumentFilter, served: ServedModel | None) -> ServedModel | None:
-    """Return the model that filters ask; None where none does.
-
-    Raises `InvalidInput` when it is needed and not named.
+    """Return the model that filters call; None where none does. Raises `InvalidInput` when it is needed and not
+    named.
     """
     if "model" not in (rule, documents):
         return None
@@ -141,30 +139,28 @@ def named_model(rule: KgFilter, documents: DocumentFilter, served: ServedModel |
 
 
 def open_filter(rule: KgFilter, documents: DocumentFilter, served: ServedModel | None) -> ResultFilter:
-    """Open a filter, and check that its model answers.
-
-    Trainers ask from several threads and event loops, so the model is asked at a desk. Raises as `named_model` does,
-    and `ServerUnavailable` for a model that cannot be reached.
+    """Open a filter, and check that its model answers; it can be used from any thread and event loop, as trainers do.
+    Raises what `named_model` raises, and `ServerUnavailable` for a model that cannot be reached.
     """
     served = named_model(rule, documents, served)
     if served is None:
         return ResultFilter(rule=rule, documents=documents)
-    desk = open_desk(served, "filters")
+    shared = open_thread_safe_model(served, "filters")
     try:
-        desk.check()
+        shared.check()
     except ServerUnavailable as error:
         problem = f"{served.model} at {served.url} filters what searches find, and is not there ({error}): start it, or"
         raise ServerUnavailable(f"{problem} name another {_MENDS}") from error
-    return ResultFilter(rule=rule, documents=documents, client=desk, model=served.model, max_tokens=served.max_tokens)
+    return ResultFilter(rule=rule, documents=documents, client=shared, model=served.model, max_tokens=served.max_tokens)
 
 
 def filter_prompts() -> str:
-    """Return the prompts by which models choose."""
+    """Return the prompts by which models choose results."""
     return f"{filter_template()}{_PROMPTS.text(PROMPT)}"
 
 
 def asked_for(query: str, found: KgResult) -> tuple[KgTriple, ...]:
-    """Choose up to five triples of surely matched entities, with a relation that is asked for or leading to another
+    """Return up to five triples of surely matched entities, with a relation that is asked for or that leads to another
     name in the query.
     """
     sure = {match.entity_id for one in found.entities for match in one.matches[:1] if match.score >= SURE}

@@ -23,7 +23,7 @@ MAX_SEARCHES = 5
 
 
 def system_prompt(max_searches: int = MAX_SEARCHES) -> str:
-    """Write the rules, with the number of searches that an agent has."""
+    """Return the rules, with the number of searches that an agent has."""
     times = "once" if max_searches == 1 else f"{max_searches} times"
     return (
         "You answer a question with the help of a search engine. "
@@ -53,7 +53,7 @@ _LINE = re.compile(r"Doc \d+\(Title: ")
 
 
 def write_result(observation: Observation) -> str:
-    """Write one line, `Doc 1(Title: …) text`, for each passage, as the published rollouts show them."""
+    """Return the passages as text, one line `Doc 1(Title: …) text` each, as the published rollouts show them."""
     passages = enumerate(observation.passages, start=1)
     lines = [f"Doc {n}(Title: {one_line(p.title)}) {one_line(p.text)}" for n, p in passages]
     return "\n".join(lines or [NOTHING_FOUND])
@@ -83,5 +83,5 @@ SEARCH_R1 = Grammar(
 
 
 def with_searches(max_searches: int) -> Grammar:
-    """Return the protocol for agents that are told that they have so many searches."""
+    """Return the protocol with rules that grant agents this number of searches."""
     return replace(SEARCH_R1, system_prompt=system_prompt(max_searches))

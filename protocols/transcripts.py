@@ -1,4 +1,4 @@
-"""A reader of transcripts of every protocol, as messages or as one text, into what rewards see of them.
+"""Read transcripts of every protocol, as messages or as one text, into the episodes that rewards score.
 
 Only what the agent wrote is parsed. Tool turns are looked at for their passages and for nothing else, so nothing that
 poses as an agent's turn in a retrieved text can earn or cost a reward. Turns are read as the loop of
@@ -32,18 +32,18 @@ class Spoken(Protocol):
 
     @property
     def role(self) -> str:
-        """The role that speaks: `assistant` is the agent."""
+        """Return the role that speaks: `assistant` is the agent."""
         ...
 
     @property
     def content(self) -> str:
-        """The text of the message."""
+        """Return the text of the message."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToScore:
-    """An episode to be scored, and what is already known of it."""
+    """An episode to be scored, with what is already known of it."""
 
     messages: Sequence[Spoken]
     """The conversation, with or without the turns before the agent's first."""
@@ -72,7 +72,7 @@ def make_truth(
     support_texts: tuple[str, ...] = (),
     allowed_tools: tuple[str, ...] = (),
 ) -> GroundTruth:
-    """Put together what is known of a question for rewards. `golds`: the gold answer, then its aliases."""
+    """Return what rewards need to know of a question. `golds` are the gold answer and then its aliases."""
     return GroundTruth(
         target=make_target(golds, reward_preset(grammar_of(protocol).reward)),
         answer_kind="options" if correct_options else "text",
@@ -91,10 +91,8 @@ def make_truth(
 
 
 def find_right_by(answer: str, truth: GroundTruth, otherwise: RightBy = "judge") -> RightBy:
-    """Name what finds a final answer right, in a row that filters kept: first the reward of its protocol, then the
-    matcher.
-
-    `otherwise`: what found it right where neither of them does.
+    """Return what finds a final answer right, in a row that filters kept: first the reward of its protocol, then the
+    matcher, or else `otherwise`.
     """
     if measure_answer(answer, truth, reward_preset(grammar_of(truth.protocol).reward).constants) >= 1.0:
         return "target"
@@ -111,11 +109,11 @@ def read_transcript(
     retrieved_titles: Sequence[str] | None = None,
     tools: Collection[str] = TOOLS,
 ) -> Episode:
-    """Read what rewards see of a conversation, with or without the turns before the agent's first.
+    """Read what rewards score in a conversation, with or without the turns before the agent's first.
 
-    Every role but the agent's that speaks after that is taken for a tool. `retrieved_titles`: titles of the passages
-    found, where the caller knows them; None reads them from the tool turns that follow a readable search. `tools`: the
-    tools that a search plan may name. Raises `InvalidInput` for an unknown protocol.
+    Every role but the agent's that speaks after that counts as a tool. `retrieved_titles` are the titles of the
+    passages found, where the caller knows them; None reads them from the tool turns that follow a readable search.
+    `tools` are the tools that a search plan may name. Raises `InvalidInput` for an unknown protocol.
     """
     grammar = grammar_of(protocol)
     turns = _turns(messages)
@@ -148,9 +146,8 @@ def read_transcript(
 
 
 def pay(messages: Sequence[Spoken], truth: GroundTruth) -> float:
-    """Score a conversation by the reward that the question names, or by that of its protocol where it names none.
-
-    No judge is asked. Raises as `rewards.episode.score` does.
+    """Score a conversation by the reward that the question names, or else by its protocol's. No judge is asked. Raises
+    what `rewards.episode.score` raises.
     """
     preset = reward_preset(truth.reward_preset or grammar_of(truth.protocol).reward)
     episode = read_transcript(messages, truth.protocol, tools=truth.allowed_tools or TOOLS)
@@ -160,9 +157,9 @@ def pay(messages: Sequence[Spoken], truth: GroundTruth) -> float:
 def split_text(text: str, protocol: str) -> tuple[ChatMessage, ...]:
     """Split an episode that is one text, from the agent's first word on, into its turns.
 
-    What stands between the tags of a result is taken for a tool's, since a text does not tell who wrote it: a trainer
-    that lets an agent write on after its search should hand over messages. Marks of a chat template (`<|im_end|>`), and
-    names of roles that are left of them around a result, are removed. Raises as `read_transcript` does.
+    Text between the tags of a result counts as a tool's, since a text does not say who wrote it: a trainer that lets an
+    agent write on after its search should pass messages. Marks of a chat template (`<|im_end|>`), and remaining names
+    of roles around a result, are removed. Raises what `read_transcript` raises.
     """
     parts = _around_results(_SPECIAL_TOKEN.sub("", text), grammar_of(protocol).result_tag)
     # Every result answers a turn, be it an empty one; only after the last one nothing may have been said.

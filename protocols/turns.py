@@ -1,4 +1,4 @@
-"""The parts of the turns of agent and tools, and the plain ways in which several protocols write them."""
+"""The parts of the turns of agent and tools, and the plain forms in which several protocols write them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Labels(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """What an agent asks its tools. Only a KG agent names entities and relations."""
+    """An agent's request to its tools. Only a KG agent names entities and relations."""
 
     query: str
     """The query in words; for an agent that plans its searches, the plan as it wrote it."""
@@ -33,7 +33,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What the tools found for a search."""
+    """The results of the tools for a search."""
 
     passages: tuple[Passage, ...] = ()
     """The passages found, best first."""
@@ -51,7 +51,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """An assistant turn taken apart, white space around each part trimmed. Either `search` or `answer` is None."""
+    """A parsed assistant turn, white space around each part trimmed. Either `search` or `answer` is None."""
 
     thought: str = ""
     """The thought; empty where a repair says that it is missing, and where the protocol has none."""
@@ -62,20 +62,20 @@ class Turn:
 
 
 def read_plain_search(body: str) -> tuple[Search, Sequence[Repair]]:
-    """Read a query that stands bare between its tags."""
+    """Read a query that is bare text between its tags."""
     return Search(query=body), ()
 
 
 def write_plain_search(search: Search) -> str:
-    """Write a query bare, as `read_plain_search` reads it."""
+    """Return a query as bare text, as `read_plain_search` reads it."""
     return search.query
 
 
 def read_plain_answer(body: str) -> tuple[str, Sequence[Repair]]:
-    """Read an answer that stands bare between its tags."""
+    """Read an answer that is bare text between its tags."""
     return body, ()
 
 
 def write_passages(observation: Observation) -> str:
-    """Write one line, `1. (Title) text`, for each passage."""
+    """Return the passages as text, one line `1. (Title) text` each."""
     return "\n".join(passage_lines(observation.passages) or [NOTHING_FOUND])

@@ -1,5 +1,5 @@
-"""Retrieval of passages by any back end or server, over a question's paragraphs or a corpus, and the tools of a search
-plan.
+"""Retrieve passages with any back end or server, over a question's paragraphs or a corpus, and provide the tools of
+search plans.
 
 torch, faiss and bm25s are loaded when they are first needed, not by importing this package.
 """

@@ -1,4 +1,4 @@
-"""The interface of every retriever, with waiting, repeating and remembering of searches."""
+"""The interface of every retriever, with timeouts, retries and a cache of searches."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Remembered(Generic[K, T]):
-    """A memory of results, up to a number of bytes: what was longest not asked for is removed first. Use it on one
-    event loop."""
+    """A cache of results, limited in bytes: the least recently used is removed first. Use it on one event loop."""
 
     def __init__(self, most: int) -> None:
         """`most`: bytes; 0 remembers nothing."""
@@ -34,15 +33,16 @@ class Remembered(Generic[K, T]):
         return len(self._found)
 
     def get(self, asked: K) -> T | None:
-        """Return the remembered result; None where there is none."""
+        """Return the cached result; None where there is none."""
         if (kept := self._found.get(asked)) is None:
             return None
         self._found.move_to_end(asked)
         return kept[0]
 
     def keep(self, asked: K, found: T, size: int) -> None:
-        """Remember a result. `size`: of query and result together, in bytes. One that is larger than the whole memory
-        is not kept."""
+        """Cache a result. `size` is that of query and result together, in bytes; one that is larger than the whole
+        cache is not stored.
+        """
         if asked in self._found:
             self.bytes -= self._found.pop(asked)[1]
         if size > self._most:
@@ -75,7 +75,7 @@ class LazyRetriever:
         self._lock = asyncio.Lock()
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """Return the best `k` passages, as `Retriever.retrieve`; raises as `open`."""
+        """Return the best `k` passages, as `Retriever.retrieve` does; raises what `open` raises."""
         return await (await self.open()).retrieve(query, k)
 
     async def open(self) -> Retriever:
@@ -87,7 +87,9 @@ class LazyRetriever:
 
 
 class Passing(Exception):
-    """A search failed in a way that may pass. `wait_s`: seconds that the server asks to wait."""
+    """The error for a search that failed in a way that may pass. `wait_s` are the seconds that the server asks to
+    wait.
+    """
 
     def __init__(self, why: str, wait_s: float | None = None, *, is_unreachable: bool = False) -> None:
         """`is_unreachable`: there was no connection."""
@@ -97,7 +99,7 @@ class Passing(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPatience:
-    """How long to wait for a search, and how often to try it."""
+    """How long to wait for a search, and how often to retry it."""
 
     timeout_s: float = 30.0
     """Seconds allowed for one attempt. A server's client sends its request again within this time."""
@@ -113,9 +115,8 @@ class SearchPatience:
                 raise InvalidInput("has to be above 0", field=name)
 
     async def wait_for(self, search: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of a search. Raises `SearchFailed` when all attempts fail or hang.
-
-        Errors that a user must mend (`InvalidInput`) and a cap that is reached are raised at once.
+        """Return the result of a search. Raises `SearchFailed` when all attempts fail or hang. Errors that only the
+        user can resolve (`InvalidInput`) and a cap that is reached are raised at once.
         """
         problem = ""
         for attempt in range(self.attempts):
@@ -136,14 +137,15 @@ class SearchPatience:
 
 @dataclass(frozen=True, slots=True)
 class PatientRetriever:
-    """A retriever that waits for another one, and repeats failed searches."""
+    """A retriever that adds timeouts and retries to another one."""
 
     retriever: Retriever
     patience: SearchPatience
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """Return the best `k` passages, as `Retriever.retrieve`; raises as `SearchPatience.wait_for`. Time to open the
-        retriever is not limited."""
+        """Return the best `k` passages, as `Retriever.retrieve` does; raises what `SearchPatience.wait_for` raises. The
+        time to open the retriever is not limited.
+        """
         if isinstance(self.retriever, LazyRetriever):
             await self.retriever.open()
         return await self.patience.wait_for(lambda: self.retriever.retrieve(query, k))

@@ -1,4 +1,4 @@
-"""Lists of English words: prepositions, months and dates, and forms of verbs.
+"""Lists of English words: prepositions, months and dates, and forms of verbs, for making questions by rule.
 
 The verbs are numerous enough that news and abstracts yield questions. Other verbs are left alone: a question that is
 not asked costs nothing, a wrong form does.
@@ -110,16 +110,17 @@ def is_finite(word: str) -> bool:
 
 
 def inverted(verb: str) -> tuple[str, str]:
-    """Return what stands before and after the subject in a question: `was` -> (`was`, ``), `opened` -> (`did`,
-    `open`)."""
+    """Return what comes before and after the subject when a verb is put into a question: `was` -> (`was`, ``), `opened`
+    -> (`did`, `open`).
+    """
     if verb in AUXILIARIES:
         return verb, ""
     return ("did", PAST[verb]) if verb in PAST else ("does", THIRD[verb])
 
 
 def stem_of(word: str) -> str:
-    """Return what forms of a word in small letters have in common, so that `libretto` and `librettist`, `wrote` and
-    `writer`, `died` and `death` have one stem. Names and other languages lose an ending that looks like an English one.
+    """Return what forms of a lower-case word have in common, so that `libretto` and `librettist`, `wrote` and `writer`,
+    `died` and `death` have one stem. Names and other languages lose an ending that looks like an English one.
     """
     word = _BASES.get(word, word)
     for endings, least in ((_INFLECTED, _SHORTEST_INFLECTED), (_DERIVED, _SHORTEST_DERIVED)):

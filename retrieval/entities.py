@@ -1,4 +1,4 @@
-"""The named entities of English texts by rule: people, places, organisations, products, data sets, models.
+"""Find the named entities of English texts by rule: people, places, organisations, products, data sets, models.
 
 A name is a run of words with capitals that is no ordinary word. Which words are ordinary, the texts themselves say: one
 that they write more often without a capital than with one. So it needs no model, and headlines in title case, sentence
@@ -121,7 +121,7 @@ class CaseCounts:
         return counts
 
     def is_ordinary(self, key: str) -> bool:
-        """Tell whether a key is an ordinary word of the language, though it may be written with a capital."""
+        """Tell whether a key is an ordinary word of the language, although it may be written with a capital."""
         if key in COMMON_WORDS or key in _NO_NAMES or 2 * self.plain[key] > self.capital[key]:
             return True
         explained, as_name = self.plain[f"({key})"], self.capital[f"({key})"]
@@ -132,7 +132,7 @@ class CaseCounts:
         return many >= _FEWEST_PLURALS and 4 * many > self.capital[key]
 
     def is_field_word(self, name: str) -> bool:
-        """Tell whether a name only says of what kind something is: all its parts are ordinary words or a field's
+        """Tell whether a name only says what kind of thing something is: all its parts are ordinary words or a field's
         abbreviations.
 
         Examples are `GUI`, since most texts say `GUI agents`; LMM, since many say `LMMs`; and `LLM-Based`.
@@ -158,8 +158,9 @@ class _Token(NamedTuple):
 
 
 def names_of(title: str, text: str, counts: CaseCounts) -> list[Name]:
-    """Return the named entities of a document, each once, in order of appearance. `counts`: over texts of the same
-    sort."""
+    """Return the named entities of a document, each once, in order of appearance. `counts` are over texts of the same
+    sort.
+    """
     found: dict[str, Name] = {}
     sentences = [list(_names(sentence, counts, is_heading=False)) for sentence in split_sentences(text)]
     known = frozenset(_key(name) for names in sentences for name in names)

@@ -1,4 +1,4 @@
-"""What a research agent does with pages: searches them, opens one part of one, and finds words in one.
+"""The three tools of a research agent over pages: search them, open a part of one, and find words in one.
 
 Every source of pages offers these three tools in the same form: a corpus in this process, and a search server. What the
 agent asked for and what is not there raises `NoSuchPage`, whose words the agent reads.
@@ -12,7 +12,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageHit:
-    """A place in a page that a search or a find shows."""
+    """A place in a page that a search found."""
 
     page: str
     """The id by which the page is opened."""
@@ -29,14 +29,14 @@ class PageHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageHits:
-    """What a search of pages finds, as a server gives it."""
+    """The result of a search of pages, as a server returns it."""
 
     hits: tuple[PageHit, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordHits:
-    """Where words stand in a page, as a find shows it."""
+    """The places in a page where words occur, as the agent is shown them."""
 
     hits: tuple[PageHit, ...] = ()
     """Places in the page's order; those that lie close together as one."""
@@ -50,7 +50,7 @@ class WordHits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagePart:
-    """One part of a page, as it is opened."""
+    """One part of a page, as an agent opens it."""
 
     id: str
     """The id of the page."""
@@ -66,18 +66,21 @@ class PageTools(Protocol):
     """Search, open and find over a corpus of pages. The same call on the same pages always gives the same result."""
 
     async def search(self, query: str, top_k: int) -> tuple[PageHit, ...]:
-        """The best passages, each with its page: at most one of a part and two of a page, those of pages whose name
-        the query has first, the others best first; fewer than `top_k` where there are not that many.
+        """Return the best passages, each with its page; fewer than `top_k` where there are not that many.
+
+        At most one is of a part and two are of a page. Passages of pages whose name is in the query come first, the
+        others best first.
         """
         ...
 
     async def open(self, page: str, part: int) -> PagePart:
-        """One part of a page, from 1; 0 opens the first, or the one with the passage whose id is given.
-
+        """Return one part of a page, counted from 1; 0 opens the first, or the one with the passage whose id is given.
         Raises `NoSuchPage` where there is no such page or part.
         """
         ...
 
     async def find(self, page: str, text: str) -> WordHits:
-        """Where words stand in a page; no hits where nowhere. Raises `NoSuchPage` for a page unknown."""
+        """Return where words occur in a page; there are no hits where they do not. Raises `NoSuchPage` for an unknown
+        page.
+        """
         ...

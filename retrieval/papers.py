@@ -1,5 +1,4 @@
-"""Shortens scientific papers for readers: finds their sections by their headings, and selects what is shown where space
-is short.
+"""Shorten scientific papers: find their sections by headings, and select what is shown where space is limited.
 
 A reader with a question about a paper needs its abstract, its aims, its measurements and its conclusions; the first
 thousand words are all introduction and related work, and hold none of the figures.
@@ -82,8 +81,8 @@ def cut_paper(text: str, longest: int) -> str:
     """Return what a reader needs of a paper in this number of characters: abstract, introduction, results, captions,
     conclusion.
 
-    Each is begun and cut after a sentence, all stand in the paper's order, and a mark stands where something is left
-    out, acknowledgements and references always. A paper that names none of these parts is cut as any other text.
+    Each begins and ends with a sentence, all are in the paper's order, and a mark stands where something is left out,
+    acknowledgements and references always. A paper without headings of these parts is cut as any other text.
     """
     if len(text) <= longest:
         return text

@@ -60,7 +60,7 @@ def check_tools(config: RetrieverConfig) -> None:
 def open_tools(config: RetrieverConfig, documents: Sequence[SourceDocument]) -> Tools:
     """Open the configured tools; `documents` are ignored for the kind `web`.
 
-    Raises as `check_tools`, and `RetrievalError` for a missing model.
+    Raises what `check_tools` raises, and `RetrievalError` for a missing model.
     """
     check_tools(config)
     return web_tools(config) if config.kind == WEB else local_tools(documents, config)
@@ -80,8 +80,7 @@ def web_tools(config: RetrieverConfig) -> Tools:
 
 
 def check_web_keys(config: RetrieverConfig) -> None:
-    """Raise `InvalidInput` that names the environment variable of a key that the web's tools need and that is not
-    set."""
+    """Raise `InvalidInput`, naming the environment variable, when a key that the web's tools need is not set."""
     from trailforge.retrieval.web.http import key_from
     from trailforge.retrieval.web.providers import GNEWS_KEY, SERPER_KEY
 

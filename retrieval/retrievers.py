@@ -118,7 +118,7 @@ class RetrieverConfig:
         return None
 
     def numbers(self, backend: str) -> Any:
-        """Return the configuration of a back end with these options. Raises as `Backend.read_numbers`."""
+        """Return the configuration of a back end with these options. Raises what `Backend.read_numbers` raises."""
         try:
             return load_backend(backend).read_numbers(self.options)
         except InvalidInput as error:
@@ -129,7 +129,7 @@ class RetrieverConfig:
         return (self.encoder or PACKAGED) if load_backend(backend).needs_encoder else None
 
     def packages_over(self, backend: str) -> tuple[str, ...]:
-        """Return the modules of extras that a back end and its encoder import. Raises as `numbers`."""
+        """Return the optional modules that a back end and its encoder import. Raises what `numbers` raises."""
         of_encoder = encoder_packages(name) if (name := self.encoder_of(backend)) is not None else ()
         return (*of_encoder, *backend_packages(backend, self.numbers(backend)))
 
@@ -165,7 +165,7 @@ class RetrieverConfig:
 def without_usual(content: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Return a configuration's content without those of these settings that have their default.
 
-    They joined the configuration later: leaving them out keeps the hash of a run that does not set them.
+    They were introduced later, and leaving them out keeps the hash of runs that do not set them.
     """
     usual = {each.name: each.default for each in fields(RetrieverConfig)}
     return {name: value for name, value in content.items() if name not in names or value != usual[name]}

@@ -116,7 +116,7 @@ class RetrievalConfig(RetrieverConfig):
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Return the modules of extras that a search imports. Raises as `encoder_name`."""
+        """Return the optional modules that a search imports. Raises what `encoder_name` raises."""
         if self.kind == WEB or self.server:
             return ()
         if self.scope == "corpus" and self.corpus_index and Path(self.corpus_index).is_dir():
@@ -128,7 +128,7 @@ class RetrievalConfig(RetrieverConfig):
         return self if documents is None else replace(self, scope="corpus", corpus_index=str(documents))
 
     def row_settings(self) -> dict[str, Any]:
-        """Return the settings that decide the rows: the hash of a known corpus and not its place, and no device."""
+        """Return the settings that decide the rows: the hash of a known corpus instead of its path, and no device."""
         content = without_usual(to_dict(self), _OF_PLANS)
         del content["device"]
         content["encoder"] = encoder_model(self.encoder)
@@ -140,9 +140,8 @@ class RetrievalConfig(RetrieverConfig):
 
 
 def index_packages(index: Path, encoder: str = "") -> tuple[str, ...]:
-    """Return the modules of extras that searching an index imports, by this encoder instead of its own if one is given.
-
-    Raises `RetrievalError` for a folder that holds no index, or a damaged one.
+    """Return the optional modules that searching an index imports, with this encoder instead of its own if one is
+    given. Raises `RetrievalError` for a folder that holds no index, or a damaged one.
     """
     manifest = read_manifest(index)
     name = (encoder or manifest.encoder) if manifest.encoder else ""
@@ -150,7 +149,7 @@ def index_packages(index: Path, encoder: str = "") -> tuple[str, ...]:
 
 
 class Retrieval:
-    """A worker's retrieval: over each question's own paragraphs, or by one retriever for all."""
+    """The retrieval of a worker: over each question's own paragraphs, or one retriever for all questions."""
 
     def __init__(
         self,
@@ -215,7 +214,7 @@ def check_retrieval(config: RetrievalConfig) -> None:
 def with_hash(config: RetrievalConfig) -> RetrievalConfig:
     """Return the configuration with the hash of its corpus, as far as a server reports one.
 
-    Raises as `check_retrieval`, and `RetrievalError` for a server that does not answer.
+    Raises what `check_retrieval` raises, and `RetrievalError` for a server that does not answer.
     """
     check_retrieval(config)
     if config.server:
@@ -227,7 +226,7 @@ def with_hash(config: RetrievalConfig) -> RetrievalConfig:
 
 @dataclass(frozen=True, slots=True)
 class ServedCorpus:
-    """A server's statements about the corpus that is searched; empty where it makes none."""
+    """What a server reports about the corpus that it searches; empty fields where it reports nothing."""
 
     backend: str = ""
     hash: str = ""
@@ -239,7 +238,7 @@ class ServedCorpus:
 
 
 async def ask_server(url: str, config: SearchClientConfig = _AT_ONCE) -> ServedCorpus:
-    """Ask a server what it searches. Raises `RetrievalError` for one that does not answer, or does not state it."""
+    """Ask a server what it searches. Raises `RetrievalError` for one that does not answer, or does not say."""
     client = connect(url, config=config)
     try:
         corpora = (await client.health()).get("corpora")
@@ -255,9 +254,8 @@ async def ask_server(url: str, config: SearchClientConfig = _AT_ONCE) -> ServedC
 
 
 def corpus_hash(corpus: Path) -> str:
-    """Return the SHA-256 of a file of passages, or of the content of an index, whenever it was built.
-
-    Raises `RetrievalError` for a folder that holds no index, or a damaged one.
+    """Return the SHA-256 of a file of passages, or of the content of an index, independent of when it was built. Raises
+    `RetrievalError` for a folder that holds no index, or a damaged one.
     """
     if not corpus.is_dir():
         return file_hash(corpus)
@@ -266,9 +264,8 @@ def corpus_hash(corpus: Path) -> str:
 
 
 def resolved(config: C, corpus: Path | None = None, asker: Asker | None = None) -> C:
-    """Return the configuration with unset values filled in from its index, and else by the defaults.
-
-    `corpus`: None: what the configuration names. Raises as `check_retrieval`.
+    """Return the configuration with unset values filled in from its index, or else by defaults. With `corpus` None it
+    is what the configuration names. Raises what `check_retrieval` raises.
     """
     if config.kind == WEB or config.server:
         return config

@@ -1,5 +1,4 @@
-"""Cuts texts into sentences and passages, and finds the sentences nearest to a question, as context for a small
-model."""
+"""Cut texts into sentences and passages, and find the sentences nearest to a question, as context for a small model."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Where each sentence of `split_sentences` starts and ends, in characters."""
+    """Return the positions, in characters, where each sentence of `split_sentences` begins and ends."""
     spans: list[tuple[int, int]] = []
     start = 0
     for gap in _BREAK.finditer(text):

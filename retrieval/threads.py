@@ -1,5 +1,6 @@
-"""Single-threaded numeric libraries for builds, since sums over several threads differ in their last bits from run to
-run; and UMAP without the wait for what numba compiles."""
+"""Run numeric libraries on a single thread, since sums over several threads differ in their last bits from run to run;
+and import UMAP without waiting for what numba compiles.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +20,11 @@ _turn = threading.Lock()
 
 @contextmanager
 def one_thread(*modules: str) -> Iterator[None]:
-    """Limit BLAS and OpenMP to one thread within the block. Workers that are threads of one process take turns.
+    """Limit BLAS and OpenMP to one thread within a `with` block.
 
-    BLAS has one setting for the whole process: the first worker to leave would lift the limit for all others.
-    `modules`: those with libraries of their own. They are imported first: what is loaded later goes without a limit.
+    Workers that are threads of one process take turns: BLAS has one setting for the whole process, and the first worker
+    to leave would lift the limit for all others. `modules` are those with libraries of their own; they are imported
+    first, since what is loaded later has no limit.
     """
     for module in modules:
         importlib.import_module(module)
@@ -42,8 +44,8 @@ def _libraries(modules: int) -> ThreadpoolController:
 def load_umap() -> Any:
     """Import and return UMAP's class. Raises `ModuleNotFoundError` where it is not installed.
 
-    Numba stores what it compiles for later processes where it is told to; UMAP tells it so of some functions, and of
-    these not, which take twelve of the fifteen seconds that a process would wait for its first vector.
+    It lets numba store for later processes also those compiled functions that UMAP does not store itself, which take
+    twelve of the fifteen seconds that a process would wait for its first vector.
     """
     from umap import UMAP, umap_
 

@@ -1,4 +1,4 @@
-"""Defines what counts as a word, in search and in comparisons, and which words are no names.
+"""Define what counts as a word, in search and in comparisons, and which words are no names.
 
 A text's words are runs of letters, marks, digits and underscores of its case-folded, normalised form (`_Folded`).
 Scripts that put no space between words, and Korean, whose particles are written onto words, give pairs of

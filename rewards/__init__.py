@@ -1,4 +1,4 @@
-"""Every score of the project, as pure functions that filters, generators, training and evaluation share."""
+"""Compute every score of the project, by pure functions that filters, generators, training and evaluation share."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Our own reward: a right answer pays most, one that says that it is not known nothing, a wrong one costs.
+"""Our own reward: a right answer earns most, an honest "unknown" earns nothing, and a wrong answer costs.
 
 The rewards of the papers pay an agent that says it does not know as much as one that guesses wrongly, so a guess can
 only win. Here a guess is worth its risk only where it is right more often than wrong / (right + wrong), by default one
@@ -65,8 +65,9 @@ def abstention_reward(
     format_holds: bool,
     constants: AbstentionConstants = AbstentionConstants(),
 ) -> AbstentionReward:
-    """Return all parts and the total. `is_stated`: whether a text that the agent was given states a gold answer; None:
-    unknown."""
+    """Return all parts and the total of the reward. `is_stated` says whether a text that the agent was given states a
+    gold answer; None means unknown.
+    """
     if not format_holds:
         total = constants.malformed
     elif is_right:

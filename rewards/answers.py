@@ -1,5 +1,6 @@
-"""Reads answers from replies: removes what a model wraps around them, and recognises abstentions and letters of
-options."""
+"""Read answers from replies: remove what a model wraps around them, and recognise abstentions and letters of
+options.
+"""
 
 from __future__ import annotations
 
@@ -159,8 +160,9 @@ _MARKED = re.compile(
 def score_choice(prediction: str, correct_options: Sequence[str], options: Sequence[str] = ()) -> TrajectoryReward:
     """Return the reward columns for a question with options, by the sets of chosen and correct letters.
 
-    `exact_match` and `total`: exactly the correct ones are chosen. `cover_exact_match`: all of them are, and maybe
-    others. `options`: texts of the options; an answer that is one of these chooses it (`choose_options`).
+    `exact_match` and `total` are 1 when exactly the correct ones are chosen; `cover_exact_match` when all of them are,
+    and maybe others. `options` are the texts of the options; an answer that is one of these chooses it
+    (`choose_options`).
     """
     chosen, correct = choose_options(prediction, options), {letter.upper() for letter in correct_options}
     exact = float(bool(correct) and chosen == correct)
@@ -176,10 +178,10 @@ def option_letters(text: str) -> frozenset[str]:
     """Return the options that an answer names, as capital letters.
 
     Of an answer that says where its result stands (`…. The answer is: C`, the paper's figure 4) what follows the last
-    such words, if that names any. A list of letters, however it is parted: `A, C`, `A and C`, `A;C`, `(a) (c)`, `The
-    correct options are A and C.` Else the letters that are marked as an option's: `A. first text; C) third text`,
-    `Both (A) and (C) hold`. Else one word of different capitals: `AC`. Other prose names none: its articles are not
-    options.
+    such words counts, if that names any. A list of letters is read however it is separated: `A, C`, `A and C`, `A;C`,
+    `(a) (c)`, `The correct options are A and C.` Else the letters that are marked as an option's: `A. first text; C)
+    third text`, `Both (A) and (C) hold`. Else one word of different capitals: `AC`. Other prose names none: its
+    articles are not options.
     """
     said = list(_RESULT.finditer(text))
     if said:
@@ -200,7 +202,7 @@ def _letters(text: str) -> frozenset[str]:
 
 
 def choose_options(text: str, options: Sequence[str]) -> frozenset[str]:
-    """Return the letters that an answer names; for one without any, the letters of the options whose texts it lists.
+    """Return the letters that an answer names or, for one without any, the letters of the options whose texts it lists.
 
     Lists are read as sets of answers are (`split_pieces`, `read_items`); a piece with anything else in it chooses none.
     """

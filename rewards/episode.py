@@ -1,4 +1,4 @@
-"""The rewards of the papers by name, the parts of a transcript that they use, and the one way from there to a reward.
+"""The rewards of the papers by name, the parts of a transcript that they use, and the one function that computes them.
 
 Filters, trainers and evaluation differ in where transcripts come from. Each turns them into `Episode`s
 (`protocols.transcripts`), and from there on this file alone computes rewards. Equations and constants are together in
@@ -43,7 +43,7 @@ RewardConstants = (
 
 
 def kind_of(constants: type[RewardConstants]) -> str:
-    """Return the name of a kind of reward, which is that of its file."""
+    """Return the name of a kind of reward, which is the name of its file."""
     return constants.__module__.rpartition(".")[2]
 
 
@@ -53,7 +53,7 @@ CONSTANTS: dict[str, type[RewardConstants]] = {kind_of(each): each for each in g
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardPreset:
-    """How episodes are paid: a kind of reward with its constants."""
+    """A kind of reward with its constants, which together decide how episodes are rewarded."""
 
     name: str
     """Name of the preset, as rows hold it in `reward_preset`."""
@@ -91,8 +91,9 @@ def reward_preset(name: str) -> RewardPreset:
 
 
 def compares_letters(preset: RewardPreset) -> bool:
-    """Tell whether a preset can pay answers to questions with options. DynaSearcher's cannot: it compares words
-    alone."""
+    """Tell whether a reward can score answers to questions with options. DynaSearcher's cannot, since it compares words
+    alone.
+    """
     return not isinstance(preset.constants, DynaSearcherConstants)
 
 
@@ -150,11 +151,12 @@ def score(
     judge: float | None = None,
     nearest: Sequence[float | None] = (),
 ) -> Reward:
-    """Return the reward of a preset. `judge`: score of a judge for the answer, 0 to 1; only R-Search uses one.
-    `nearest`: the result of `measure_nearest`, for DynaSearcher's recall; without it titles alone are compared.
+    """Return the reward of an episode.
 
-    For a question with options, letters are compared as sets. Raises `InvalidInput` where DynaSearcher's reward, which
-    compares words, meets such a question, and `ValueError` for a judge's score that nothing would use.
+    `judge` is a judge's score of the answer, 0 to 1; only R-Search uses one. `nearest` is the result of
+    `measure_nearest`, for DynaSearcher's recall; without it titles alone are compared. For a question with options,
+    letters are compared as sets. Raises `InvalidInput` where DynaSearcher's reward, which compares words, meets such a
+    question, and `ValueError` for a judge's score that nothing would use.
     """
     constants = preset.constants
     if judge is not None and not isinstance(constants, RSearchConstants):
@@ -202,7 +204,7 @@ def score_batch(
     *,
     judges: Sequence[float | None] | None = None,
 ) -> list[Reward]:
-    """Return `score` of each episode. Raises `ValueError` when the sequences differ in length."""
+    """Return the reward of each episode, as `score` does. Raises `ValueError` when the sequences differ in length."""
     judged = [None] * len(episodes) if judges is None else judges
     return [
         score(episode, truth, preset, judge=judge)
@@ -211,7 +213,7 @@ def score_batch(
 
 
 def measure_nearest(episode: Episode, truth: GroundTruth, similarity: Similarity | None) -> tuple[float | None, ...]:
-    """Return how near the passages of an episode come to each supporting document; see `nearest_similarities`."""
+    """Return how similar the passages of an episode are to each supporting document; see `nearest_similarities`."""
     texts = truth.support_texts or [""] * len(truth.support_titles)
     supporting = [_Known(title, text) for title, text in zip(truth.support_titles, texts, strict=True)]
     retrieved = [_Known(title) for title in episode.retrieved_titles]
@@ -235,10 +237,10 @@ class _Known:
 
 
 def measure_answer(answer: str, truth: GroundTruth, constants: RewardConstants, *, judge: float | None = None) -> float:
-    """Return how right a reward finds an answer, 0 to 1, whatever it pays for it; 1 is right. `judge`: as for `score`.
+    """Return how right a reward finds an answer, 0 to 1, where 1 is right, whatever it pays for it.
 
-    The measure is exact match for Search-R1, eq. 2 for DynaSearcher, the matcher for trailforge's own reward, F1 for
-    the others; for options letters are compared.
+    `judge` is as for `score`. The measure is exact match for Search-R1, eq. 2 for DynaSearcher, the matcher for
+    trailforge's own reward, F1 for the others; for options letters are compared.
     """
     match constants:
         case SearchR1Constants():
@@ -279,7 +281,8 @@ def is_stated(episode: Episode, truth: GroundTruth) -> bool | None:
 
 def knows_that_unknown(episode: Episode, truth: GroundTruth) -> bool:
     """Tell whether the episode rightly says that it has no answer: after a search, and where certainly nothing it was
-    given states one."""
+    given states one.
+    """
     return is_abstention(episode.answer) and episode.num_searches > 0 and is_stated(episode, truth) is False
 
 
@@ -298,7 +301,10 @@ def _dynasearcher(
     episode: Episode, truth: GroundTruth, constants: DynaSearcherConstants, nearest: Sequence[float | None]
 ) -> DynaSearcherReward:
     if truth.correct_options:
-        raise InvalidInput("the reward dynasearcher compares words, not options", field="answer_kind")
+        raise InvalidInput(
+            "the reward dynasearcher compares words, not options; use another reward for questions with options",
+            field="answer_kind",
+        )
     return dynasearcher_reward(
         prediction=episode.answer,
         golds=truth.target,

@@ -1,7 +1,8 @@
-"""Numbers of a text in plain figures, however they are written: spelled, with a scale word, as a fraction, in Roman.
+"""Read the numbers in a text as plain figures, however they are written: in words, with a scale word, as a fraction, in
+Roman.
 
 `spell_in_figures` reads what is a number in any text. The other two read what may be one: "1.5M" can be a name, but
-means 1,500,000 when it is compared with that. So the matcher tries them beside the text as it stands.
+means 1,500,000 when it is compared with that. So the matcher tries them beside the text as it is.
 """
 
 from __future__ import annotations

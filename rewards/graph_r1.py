@@ -1,4 +1,4 @@
-"""The reward of Graph-R1 (Luo et al., 2025), one of the two by which RAGSearch trains: form first, then the answer.
+"""The reward of Graph-R1 (Luo et al., 2025), one of the two with which RAGSearch trains: format first, then the answer.
 
 RAGSearch (section 4) names an outcome and a format reward and gives no constants; these are the released code's.
 """
@@ -45,8 +45,9 @@ class GraphR1Reward:
 def graph_r1_reward(
     *, answer: float, well_formed_turns: Sequence[bool], constants: GraphR1Constants = GraphR1Constants()
 ) -> GraphR1Reward:
-    """Return all parts and the total. `answer`: F1 of the answer. `well_formed_turns`: for each turn of the agent,
-    whether it is well-formed."""
+    """Return all parts and the total of the reward. `answer` is the answer's F1; `well_formed_turns` says for each turn
+    of the agent whether it is well-formed.
+    """
     format = per_turn_format_reward(well_formed_turns, pay_per_turn=constants.pay_per_turn, most_pay=constants.most_pay)
     paid = answer if format >= constants.most_pay else 0.0
     return GraphR1Reward(total=constants.base + format + paid, format=format, answer=answer)

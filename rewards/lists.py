@@ -1,5 +1,6 @@
-"""Detects lists: an answer that names other candidates beside the gold one is no answer, nor is part of a longer
-list."""
+"""Detect lists: an answer that names other candidates beside the gold one is no answer, nor is a part of a longer
+list.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ _LINKS = frozenset("is are was were be include includes including namely".split(
 
 
 def lists_others(answer: WordSequence, start: int, end: int) -> bool:
-    """Tell whether an answer names other candidates beside these words of it: "Paris and Rome", "12, 13", "1998 to
+    """Tell whether an answer names other candidates beside the given words of it: "Paris and Rome", "12, 13", "1998 to
     2000".
 
     A list that is longer than these words counts, too: "Hindi, Bengali and Marathi" beside "Bengali and Marathi"; and
@@ -186,10 +187,9 @@ def split_pieces(text: str) -> Iterator[str]:
 
 
 def read_items(text: str, known: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Return the items of a text between commas and "and", each with the known item that it is, word for word; else
-    empty.
-
-    Several items count as one where together they are a known one: "Washington, D.C.", "Trinidad and Tobago".
+    """Yield the items of a text between commas and "and", each with the known item that it equals word for word, or an
+    empty text. Several items count as one where together they are a known one: "Washington, D.C.", "Trinidad and
+    Tobago".
     """
     whole = {normalize_answer(each): each for each in reversed(known)}
     if same := whole.get(normalize_answer(text)):

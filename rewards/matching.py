@@ -1,4 +1,4 @@
-"""Compares an answer with its gold answers: the one matcher of filters, trees and acceptance.
+"""Compare an answer with its gold answers: the one matcher of filters, trees and acceptance.
 
 Each paper's own reward stays literal in its file; whoever asks whether an answer is right, whether two say the same, or
 whether a text has an answer, asks here. How a text is read: `rewards.reading`.
@@ -79,8 +79,8 @@ _COMMON = frozenset(
 def mcts_reward(prediction: str, golds: Sequence[str]) -> float:
     """Return 1.0 if the prediction says what a gold answer says, else 0.0.
 
-    It says the same in other words for numbers and dates, or covers the gold answer with few words more. Answers are
-    not right that deny the gold answer, name other candidates beside it, or say that they do not know.
+    It does so in other words for numbers and dates, or when it covers the gold answer with few words more. Answers are
+    wrong that deny the gold answer, name other candidates beside it, or say that they do not know.
     """
     return float(_is_right(prediction, golds))
 
@@ -95,8 +95,9 @@ def same_answer(first: str, second: str) -> bool:
 
 
 def score_answer(prediction: str, golds: Sequence[str], *, judged_right: bool = False) -> TrajectoryReward:
-    """Return the reward columns of a trajectory; `total` is the MCTS reward, 1.0 for an answer that a judge found
-    right."""
+    """Return the reward columns of a trajectory; `total` is the MCTS reward, which is 1.0 for an answer that a judge
+    found right.
+    """
     return TrajectoryReward(
         total=1.0 if judged_right else mcts_reward(prediction, golds),
         exact_match=exact_match(prediction, golds),
@@ -106,11 +107,11 @@ def score_answer(prediction: str, golds: Sequence[str], *, judged_right: bool = 
 
 
 def score_set(prediction: str, answers: Sequence[str]) -> TrajectoryReward:
-    """Return the reward columns of a question to which several answers are asked for, all of them, in any order.
+    """Return the reward columns of a question that asks for several answers, all of them, in any order.
 
     The items of the prediction, between line ends and semicolons, or else commas and "and", are compared with the
-    answers one by one; one that is named twice counts once. `f1`: of the two sets. `exact_match` and `total`: all of
-    them, and nothing else. `cover_exact_match`: all of them, and maybe others.
+    answers one by one; one that is named twice counts once. `f1` is that of the two sets. `exact_match` and `total` are
+    1 for all of them and nothing else, `cover_exact_match` for all of them and maybe others.
     """
     named, others = set[str](), 0
     for piece in split_pieces(prediction if not is_abstention(prediction) else ""):
@@ -300,7 +301,7 @@ def _same_digits(first: str, second: str) -> bool:
 
 
 def wordings_of(folded: str) -> list[str]:
-    """Return the text and, for "California State University (CSU)", both names."""
+    """Return the text and, for one like "California State University (CSU)", both of its names."""
     named = _NAMED.fullmatch(folded)
     if named:
         names = [read(part, joined=True).words for part in named.groups()]

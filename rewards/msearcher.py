@@ -67,8 +67,9 @@ def msearcher_reward(
     tokens: int | None,
     constants: MSearcherConstants = MSearcherConstants(),
 ) -> MSearcherReward:
-    """Return all parts and the total. `correct`: F1 of the answer. `tokens` as in `soft_overlong`; None when not
-    known."""
+    """Return all parts and the total of the reward. `correct` is the answer's F1. `tokens` is as in `soft_overlong`, or
+    None when not known.
+    """
     length = None
     if tokens is not None:
         length = soft_overlong(tokens, max_tokens=constants.max_tokens, cache_tokens=constants.cache_tokens)
@@ -77,9 +78,8 @@ def msearcher_reward(
 
 
 def soft_overlong(tokens: int, *, max_tokens: int, cache_tokens: int) -> float:
-    """Return the length penalty: 0 up to `max_tokens - cache_tokens`, from there falling evenly to -1 at `max_tokens`.
-
-    `tokens`: number of tokens of everything after the prompt, tool results included. Raises `ValueError` unless 0 <
+    """Return the length penalty: 0 up to `max_tokens - cache_tokens`, and from there falling linearly to -1 at
+    `max_tokens`. `tokens` counts everything after the prompt, tool results included. Raises `ValueError` unless 0 <
     cache_tokens <= max_tokens.
     """
     if not 0 < cache_tokens <= max_tokens:

@@ -1,4 +1,6 @@
-"""Other names of an answer that is only a name: a country's people, and shorter forms of places and companies."""
+"""Find other names of an answer that is only a name: those of a country's people, and shorter forms of places and
+companies.
+"""
 
 from __future__ import annotations
 
@@ -91,8 +93,9 @@ def other_names(name: str) -> tuple[str, ...]:
 
 
 def is_people(name: str) -> bool:
-    """Tell whether a name is what the people of a country are called, and no name of a country or place: "Italian",
-    "the Dutch"."""
+    """Tell whether a name is what the people of a country are called, and not the name of a country or place:
+    "Italian", "the Dutch".
+    """
     return name_key(name) in peoples()
 
 

@@ -51,10 +51,10 @@ def answer_reward(
 ) -> float:
     """Return how right the answer is, in [0, 1] (F_ans); 0.0 when it is empty.
 
-    With correct options, the F1 between them and the options that the answer names. Naming all of `num_options` (0: it
-    is not known how many there are) is no answer, and pays nothing unless all are correct or `pay_all_options`. Without
-    correct options, the score that a judge gave; without a judge (None) the word F1 over `golds`, which needs no model
-    but sees no paraphrase.
+    With correct options it is the F1 between them and the options that the answer names. Naming all of `num_options`
+    (0: unknown how many there are) is no answer, and earns nothing unless all are correct or `pay_all_options`. Without
+    correct options it is the judge's score; without a judge (None) the word F1 over `golds`, which needs no model but
+    sees no paraphrase.
     """
     if judge_score is not None and not 0.0 <= judge_score <= 1.0:
         raise ValueError(f"judge_score: expected a number from 0 to 1, got {judge_score}")
@@ -101,7 +101,7 @@ _NODE_ID = re.compile(r"(?!(?:nodes|edges)$)[a-z0-9_]+", re.IGNORECASE | re.ASCI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanProblem:
-    """A rule that a plan breaks."""
+    """A rule that a search plan breaks, with a message."""
 
     kind: PlanProblemKind
     message: str
@@ -118,9 +118,8 @@ def is_node_id(text: str) -> bool:
 def dag_problems(
     nodes: Sequence[PlanNode], edges: Sequence[PlanEdge], *, tools: Collection[str] = TOOLS
 ) -> list[PlanProblem]:
-    """Return every rule that the plan breaks; none when it is valid, and only then it is paid (F_dag of section 3.4).
-
-    A repeated edge is no fault: it counts once.
+    """Return every rule that the plan breaks; an empty list when it is valid, and only then is it rewarded (F_dag of
+    section 3.4). A repeated edge is no fault: it counts once.
     """
     return [
         *_size_problems(nodes),

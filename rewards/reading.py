@@ -1,4 +1,4 @@
-"""Reads a text as the matcher compares it: words without case, accents and articles; numbers as numbers; dates;
+"""Read a text as the matcher compares it: words without case, accents and articles; numbers as numbers; dates;
 countries.
 
 Two readings of punctuation within a word: joined ("U.S." is `us`, "AC/DC" is `acdc`) and parted ("Oslo-based" is
@@ -135,7 +135,7 @@ def keep_for_texts(function: Callable[[str], T]) -> Callable[[str], T]:
 
 @keep_for_texts
 def readings(folded: str) -> tuple[WordSequence, WordSequence]:
-    """Return both readings of a text: with joined and with separated punctuation."""
+    """Return both readings of a folded text: with joined and with separated punctuation."""
     return read(folded, joined=True), read(folded, joined=False)
 
 

@@ -1,4 +1,4 @@
-"""The reward of Search-R1 (Jin et al., 2025), one of the two by which RAGSearch trains: exact match of the answer.
+"""The reward of Search-R1 (Jin et al., 2025), one of the two with which RAGSearch trains: exact match of the answer.
 
 As first published the format counts for nothing. Later versions of its code pay for the format, too: with
 `SearchR1Constants(structure=0.2, final=0.1)` a wrong answer in the right form gets 0.2, a right one in a broken form
@@ -35,7 +35,7 @@ class SearchR1Reward:
 def search_r1_reward(
     *, exact_match: float, has_answer: bool, format_holds: bool, constants: SearchR1Constants = SearchR1Constants()
 ) -> SearchR1Reward:
-    """Return all parts and the total. `has_answer`: whether the agent gave any answer."""
+    """Return all parts and the total of the reward. `has_answer` says whether the agent gave any answer."""
     if exact_match:
         format = 0.0 if format_holds else 0.0 - constants.structure  # 0.0, not -0.0
     elif format_holds:

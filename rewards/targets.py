@@ -1,4 +1,4 @@
-"""Targets of training: gold answers and, by rule alone, their other names and spellings.
+"""Make the targets of training: gold answers and, by rule alone, their other names and spellings.
 
 Rewards of papers compare strings, filters use the matcher. So that both mean the same by "right", the target of a
 question has each name by which the matcher takes a gold answer, as far as rules can write it down. No model suggests
@@ -21,10 +21,9 @@ _MONTHS = "January February March April May June July August September October N
 
 
 def right_names(golds: Sequence[str], *, fewest_letters: int = 1) -> tuple[str, ...]:
-    """Return the gold answers as they are, then their other names and spellings, none twice as answers are normalised.
-
-    `fewest_letters`: shorter ones are not added, since a reward that compares by characters would find them within
-    words.
+    """Return the gold answers as they are, then their other names and spellings, none twice after normalisation. Names
+    with fewer than `fewest_letters` letters are not added, since a reward that compares by characters would find them
+    within words.
     """
     names = list(dict.fromkeys(golds))
     known = set(map(normalize_answer, golds))
@@ -39,10 +38,8 @@ def right_names(golds: Sequence[str], *, fewest_letters: int = 1) -> tuple[str, 
 
 
 def score_by_target(prediction: str, golds: Sequence[str], *, judged_right: bool = False) -> TrajectoryReward:
-    """Return the reward columns of a row that is trained on: the parts are those that a reward finds over
-    `right_names`.
-
-    `total` is the matcher's verdict over the gold answers, or 1.0 for an answer that a judge found right.
+    """Return the reward columns of a training row: the parts as a reward computes them with `right_names`. `total` is
+    the matcher's verdict over the gold answers, or 1.0 for an answer that a judge found right.
     """
     names = right_names(golds)
     return TrajectoryReward(
@@ -54,7 +51,7 @@ def score_by_target(prediction: str, golds: Sequence[str], *, judged_right: bool
 
 
 def is_never_quoted(answer: str) -> bool:
-    """Tell whether an answer is yes or no, which no text has to say."""
+    """Tell whether an answer is yes or no, which no text has to contain."""
     return normalize_answer(answer) in _NEVER_QUOTED
 
 

@@ -1,4 +1,4 @@
-"""The text metrics of the published evaluators, on SQuAD's answer normalisation."""
+"""Compute the text metrics of the published evaluators, on SQuAD's answer normalisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads rows from files of any supported format: the one reader for questions, documents, passages and triples.
+"""Read rows from files of any supported format: the one reader for questions, documents, passages and triples.
 
 The format is detected from the content: JSON Lines, a JSON list, a JSON object around the list, CSV (commas,
 semicolons, tabs or bars), Parquet; any of them may be packed with gzip.
@@ -58,12 +58,11 @@ def read_rows(
 ) -> Iterator[JsonRow | InvalidRow]:
     """Stream the rows of a file in order; empty lines are left out.
 
-    `is_row`: whether an object with these keys is a row; one that is alone in its file and is none may hold the list of
-    rows. `choose`: the columns of a table that are wanted. `unnamed`: the names of a table's columns, given its first
-    record, when that is no header. `plain_tabs`: quotes in a table with tabs are letters (`tables.csv_rows`).
-
-    Raises `InvalidInput` for a file that is missing, a folder, not to be opened, no UTF-8 text or cut short, and for
-    a broken JSON list, in which nothing after the fault can be told apart.
+    `is_row` tells whether an object with these keys is a row; one that is alone in its file and is none may hold the
+    list of rows. `choose` returns the columns of a table that are wanted. `unnamed` returns the names of a table's
+    columns, given its first record, when that is no header. `plain_tabs` makes quotes in a table with tabs ordinary
+    letters (`tables.csv_rows`). Raises `InvalidInput` for a file that is missing, a folder, unreadable, no UTF-8 text
+    or cut short, and for a broken JSON list, in which nothing after the error can be told apart.
     """
     with open_file(path) as file:
         yield from rows_of(file, path, is_row=is_row, choose=choose, unnamed=unnamed, plain_tabs=plain_tabs)

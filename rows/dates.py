@@ -1,4 +1,4 @@
-"""Reads calendar days in the forms in which files write them."""
+"""Read calendar days in the forms in which files write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the fields of a JSON object, each with the type that it must have.
+"""Read the fields of a JSON object, each with the type that it must have.
 
 A required field that is wrong raises `InvalidInput`. An optional field counts as missing where it is null, absent or a
 text such as `nan`; where it has another type, it is ignored, and that is noted.
@@ -53,13 +53,13 @@ def is_missing(value: Any) -> bool:
 
 
 class Asides:
-    """Fields of a file's rows that were ignored, with the reasons; each is logged once as a warning."""
+    """The ignored fields of a file's rows, with the reasons; each is logged once as a warning."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._said = path, set[tuple[str, str]]()
 
     def say(self, found: list[tuple[str, str]]) -> None:
-        """Log fields with their faults, once for each field, whatever its position in a list."""
+        """Log fields with what is wrong, once for each field, whatever its position in a list."""
         fresh: dict[str, list[str]] = {}
         for name, problem in found:
             field = _POSITION.sub("[]", name)
@@ -72,8 +72,11 @@ class Asides:
 
 
 class Fields:
-    """The fields of a JSON object. `values`: the object itself. `path`: where it stands in its row, for messages.
-    `asides`: fields that were ignored, with the reasons; shared with the objects in it."""
+    """The fields of a JSON object (`values`), with typed access.
+
+    `path` is the object's place in its row, for messages. `asides` collects fields that were ignored, with the reasons,
+    and is shared with the objects in it.
+    """
 
     def __init__(self, value: Any, path: str = "", asides: list[tuple[str, str]] | None = None) -> None:
         self.values: dict[str, Any] = expect(parsed(value) if isinstance(value, str) else value, dict, path)
@@ -150,11 +153,11 @@ class Fields:
         return self.values[name]
 
     def leave_unused(self, name: str) -> None:
-        """Note that a field is not used."""
+        """Record that a field is not used."""
         self.asides.append((self.name(name), "not used"))
 
     def leave(self, error: InvalidInput) -> None:
-        """Note that a field is ignored because of this error."""
+        """Record that a field is ignored because of this error."""
         self.asides.append((error.field or "", f"{error.problem}; left aside"))
 
     def _lenient(self, read: Callable[[str], V], name: str, otherwise: V) -> V:

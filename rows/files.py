@@ -1,7 +1,7 @@
-"""Opens files of rows, and defines what every reader of them returns.
+"""Open files of rows, and define what every reader of them returns.
 
 A file that cannot be read raises `InvalidInput`; a row that cannot be used is returned as an `InvalidRow`, and reading
-goes on.
+continues.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ AS_UTF_8 = "save it as UTF-8 (of Windows' code page: iconv -f CP1252 -t UTF-8 FI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvalidRow:
-    """A row that cannot be used, with the reason."""
+    """A row that cannot be used, with the reason why."""
 
     file: str
     row: int

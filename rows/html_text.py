@@ -1,4 +1,4 @@
-"""Converts HTML to the text that a reader sees, and detects which texts are HTML."""
+"""Convert HTML to the text that a reader sees, and detect which texts are HTML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams rows of JSON: one value a line, one list, or one object around the list. A few MB are in memory at a time."""
+"""Stream rows of JSON: one value a line, one list, or one object around the list. A few MB are in memory at a time."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ _DECODER = json.JSONDecoder()
 
 
 def list_rows(file: io.BufferedReader[Any], path: Path) -> Iterator[JsonRow | InvalidRow]:
-    """Stream the elements of a file that is one list. Raises `InvalidInput` for a list that is broken or cut short:
-    after the fault no element can be told apart."""
+    """Stream the elements of a file that is one list. Raises `InvalidInput` for a list that is broken or cut short,
+    since after the error elements cannot be recognised.
+    """
     buffer, number = _Buffer(file), 1
     try:
         for value, text in buffer.elements():

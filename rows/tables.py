@@ -1,5 +1,6 @@
-"""Reads tables (CSV, TSV, Parquet), and finds which column holds which field: by a map that the user gives, else by the
-usual names."""
+"""Read tables (CSV, TSV, Parquet), and find which column holds which field: by a map that the user gives, else by the
+usual names.
+"""
 
 from __future__ import annotations
 
@@ -202,7 +203,7 @@ def find_columns(
     """Return the column of each field that has one among these names, which are a table's or, with `is_row`, a row's
     own.
 
-    `form`: the end of a message about a missing column; `option`: which option of which command names columns, where
+    `form` ends the message about a missing column; `option` says which option of which command names columns, where
     that is another command than the one that reads. Raises `InvalidInput` when a required column is missing, and for a
     table also when one that the map names is.
     """

@@ -111,7 +111,7 @@ class AgentScores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardPart:
-    """One named part of a reward; the names are those in the equations of its preset."""
+    """One named part of a reward; names are those in the equations of the reward's preset."""
 
     name: str
     value: float | None
@@ -169,7 +169,8 @@ class BrowseCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowseView:
-    """What the model saw in a run of turns, each of whose prompts begins with the one before: one window to train on.
+    """The messages that the model saw in a run of turns in which each prompt begins with the one before: one window to
+    train on.
 
     The prompt of a turn is the opening, the summary if there is one, then the messages from `start` up to the turn.
     """
@@ -188,7 +189,7 @@ class BrowseView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowseFigures:
-    """How a long episode went, counted from its calls and its words alone."""
+    """Measures of a long episode, counted by code from its calls and its words."""
 
     calls: int
     """How many calls were made."""
@@ -225,7 +226,7 @@ in a row found nothing new, before it took another way."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MendedMistake:
-    """A mistake of a research agent that it noticed and mended itself."""
+    """A mistake of a research agent that it noticed and corrected itself."""
 
     kind: MendedKind
     call: int
@@ -388,7 +389,7 @@ class AgentTrajectory:
 
     @property
     def from_memory(self) -> FromMemory:
-        """Return what the model answered to the question without search."""
+        """Return the model's answers to the question without search."""
         return FromMemory(
             question_id=self.question_id,
             question=self.episode.question,

@@ -55,14 +55,15 @@ def to_table(record: type[Record], rows: Sequence[Record]) -> pa.Table:
 
 
 def check_schema(record: type, schema: pa.Schema, *, source: object) -> Migration | None:
-    """Refuse a table that does not hold this record in a readable version, with exactly the columns of that version.
-
-    Returns the migration that brings its rows to the current version; None when they have it already.
+    """Raise an error for a table that does not hold this record in a readable version, with exactly that version's
+    columns. Returns the migration that brings its rows to the current version; None when they have it already.
     """
     metadata = schema.metadata or {}
     name = metadata.get(b"trailforge.record", b"").decode()
     if not name:
-        raise InvalidInput("not a trailforge table (no record name in its metadata)", file=source)
+        raise InvalidInput(
+            "not a trailforge table (no record name in its metadata); give a file that trailforge wrote", file=source
+        )
     version = metadata.get(b"trailforge.version", b"").decode()
     if name != stored_name(record) and not is_read(record, name, version):
         raise InvalidInput(f"holds {name} rows, expected {stored_name(record)}", file=source)
@@ -70,7 +71,11 @@ def check_schema(record: type, schema: pa.Schema, *, source: object) -> Migratio
     expected = arrow_schema(record)
     if migrate is None and not schema.equals(expected, check_metadata=False):
         odd = sorted(set(schema.names) ^ set(expected.names)) or ["types"]
-        raise InvalidInput(f"columns differ from {name} {version} in: {', '.join(odd)}", file=source, field=odd[0])
+        raise InvalidInput(
+            f"columns differ from {name} {version} in: {', '.join(odd)}; the file was changed, so make it again",
+            file=source,
+            field=odd[0],
+        )
     return migrate
 
 
@@ -100,8 +105,9 @@ def iter_parquet(path: Path, record: type[Record]) -> Iterable[list[Record]]:
 
 
 def read_columns(path: Path, record: type, columns: Sequence[str]) -> pa.Table:
-    """Read some columns of a file. A file of the previous version is migrated row by row first. Raises as
-    `iter_parquet`."""
+    """Read some columns of a file. A file of the previous version is migrated row by row first. Raises what
+    `iter_parquet` raises.
+    """
     with _reading(path), pq.ParquetFile(path) as file:
         if check_schema(record, file.schema_arrow, source=path) is None:
             return file.read(columns=list(columns))

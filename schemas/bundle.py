@@ -145,7 +145,7 @@ class BundleInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleHop:
-    """What one document contributes to a question."""
+    """The part of a question that one document answers."""
 
     document_id: str
     evidence: str
@@ -173,7 +173,7 @@ class PlanEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterScore:
-    """The score that one filter gave a row."""
+    """The score that one filter gave a row, with the reason where it rejects."""
 
     name: str
     score: float
@@ -221,8 +221,9 @@ class BundleQuestion:
     """ISO date of the youngest document that the hops quote: the answer holds as of that date. Empty without dates."""
 
     def asked(self) -> AskedQuestion:
-        """Return the question as training asks it, its options by letter. The hops are left out: they hold quotations,
-        not questions."""
+        """Return the question as training asks it, with its options by letter. The hops are left out, since they hold
+        quotations and not questions.
+        """
         return AskedQuestion(
             id=self.uid,
             text=write_options(self.question, self.options),

@@ -25,7 +25,7 @@ PATTERNS_LOG = "curation/patterns.jsonl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """One decision of one person on one row: a line of `curation/decisions.jsonl` beside the run's tables."""
+    """One decision of one person on one row, which is a line of `curation/decisions.jsonl` beside the run's tables."""
 
     STORED_AS: ClassVar[str] = "Decision"
     SCHEMA_VERSION: ClassVar[str] = "1.1"
@@ -56,7 +56,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatternDecision:
-    """One person's refusal of a kind of source, of which no rows shall be made: a line of `curation/patterns.jsonl`."""
+    """One person's refusal of a kind of source, from which no rows shall be made: a line of
+    `curation/patterns.jsonl`.
+    """
 
     STORED_AS: ClassVar[str] = "PatternDecision"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
@@ -88,7 +90,7 @@ class RefusedPattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
-    """A value that a person set for a field."""
+    """A value that a person set for a field of a row."""
 
     field: str
     value: str
@@ -100,7 +102,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """What holds for a row once the decisions of all people are combined."""
+    """The decision on a row after the decisions of all people are combined."""
 
     table: str
     uid: str
@@ -129,7 +131,7 @@ class AppliedFix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CuratedRow:
-    """A row of the run that people decided on, and its outcome: one row of `curated/` in the curated data set.
+    """A row of the run that people decided on, and what became of it: one row of `curated/` in the curated data set.
 
     These rows allow the original tables of the run to be restored, which is how the curated data set is verified.
     """

@@ -1,5 +1,6 @@
-"""Records of search episodes. R-Search: a search plan, what the searches found, and an answer. DynaSearcher (section
-3): searches of documents and graph with annotations and rewards, and pairs of a better and a worse episode."""
+"""Records of search episodes: those of R-Search (plan, results, answer), those of DynaSearcher (searches of documents
+and graph, with annotations and rewards), and pairs of a better and a worse episode.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +114,7 @@ EpisodeStop = Literal["answered", "too_many_turns", "malformed", "too_long"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityLink:
-    """An entity that one mention in a search may mean; a mention without any match has one link without entity."""
+    """An entity that a name in a search may mean; a name without any match has one link without entity."""
 
     mention: str
     entity_id: str | None
@@ -184,8 +185,9 @@ class KgConflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactReading:
-    """Answer of a model that was asked, over all texts that an episode had read, for one fact that its answer rests
-    on."""
+    """The answer of a model that was asked for one fact behind an episode's answer, over all texts that the episode had
+    read.
+    """
 
     question: str
     """A question that asks for the fact alone."""
@@ -208,7 +210,7 @@ class OpenBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoughtDocument:
-    """A document that the answer rests on, and how near the episode's searches came to it."""
+    """A document that the answer rests on, with its highest similarity to the episode's search results."""
 
     id: str | None
     """Id of the document among the question's paragraphs; None when it is not one of them."""
@@ -341,7 +343,7 @@ class ContrastivePair:
     schema_version: str = SCHEMA_VERSION
 
     def preference(self, data_source: str, protocol: str) -> PreferenceRow:
-        """Return the pair as training reads it. `protocol`: the table's, used where the row names none."""
+        """Return the pair as training reads it. `protocol` is the table's, and is used where the row names none."""
 
         def plain(messages: tuple[Message, ...]) -> tuple[ChatMessage, ...]:
             return tuple(ChatMessage(role=each.role, content=each.content) for each in messages)

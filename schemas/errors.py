@@ -1,4 +1,4 @@
-"""Every error that trailforge raises, and what happens to each: the one place where the policy stands.
+"""Every error that trailforge raises, and what happens to each of them.
 
     TrailforgeError
     ├── InvalidInput        a file, row or field that a person gave is wrong
@@ -29,12 +29,12 @@ Policy. Plain code raises; nothing catches in order to go on, but for these seve
    no failed try: it is repeated as long as other calls are answered. What is refused while others of its form are
    answered, before and after, is `PromptRefused`; what all of them meet is the server's error.
 2. `retrieval.web` does so for live sources, with 429 as a failed try; a search tool of the web takes a refusal of its
-   one request for a failed search. `pipelines.sources.fetchers`: news goes on with the second provider when the first
+   one request for a failed search. `pipelines.sources.fetchers`: news continues with the second provider when the first
    one fails.
 3. `pipelines.engine.shards` turns an error that belongs to *one item* (`ITEM_ERRORS`: the prompt is too long or
    refused, the reply is malformed) into a `failed(reason)` row; an item with a refused prompt is tried again at the end
    of its shard. Every other error stops the run: the ledger and the finished shards stay, so that the same command
-   goes on later.
+   continues later.
 4. `protocols` takes what goes wrong in an agent's search for the result of that search: a tool that fails
    (`nl_dag.execute`; caps and model servers are no tool's matter and pass), a plan that cannot be run
    (`r_search.run_plan`), a turn that cannot be read or a context that overflows under way for the episode's end
@@ -61,14 +61,14 @@ logging.addLevelName(NOTICE, "NOTICE")
 
 
 class TrailforgeError(Exception):
-    """Base of all errors. `reason` is the word used in counts; `exit_code` is what the process returns."""
+    """Base class of all errors. `reason` is the word used in counts; `exit_code` is what the process returns."""
 
     reason = "error"
     exit_code = 1
 
 
 class InvalidInput(TrailforgeError):
-    """An input from the user is wrong. The message names the file, the row and the field where they are known."""
+    """An input from the user is wrong; the message names the file, the row and the field where they are known."""
 
     reason = "invalid_input"
     exit_code = 2
@@ -87,7 +87,7 @@ class InvalidInput(TrailforgeError):
 
 
 def check_least(numbers: object, least: int, *fields: str, must: str = "has to be") -> None:
-    """Raise `InvalidInput` for the first of these fields that is less than `least`."""
+    """Raise `InvalidInput` for the first of these fields of a record that is less than `least`."""
     for field in fields:
         if getattr(numbers, field) < least:
             raise InvalidInput(f"{must} {least} or more", field=field)
@@ -101,7 +101,9 @@ def _rebuild_invalid_input(
 
 @contextmanager
 def located(*, file: object = None, row: int | None = None, section: str = "") -> Iterator[None]:
-    """Add file, row and section to the message of `InvalidInput` raised inside, by code that does not know them."""
+    """Add file, row and section to the message of an `InvalidInput` raised within a `with` block, by code that does not
+    know them.
+    """
     try:
         yield
     except InvalidInput as error:
@@ -117,8 +119,7 @@ class NothingLeft(InvalidInput):
 
 
 class NotReady(InvalidInput):
-    """Something that data sets need is missing, as `trailforge doctor` also reports. `faults`: all that is missing, a
-    line each."""
+    """Something that data sets need is missing, as `trailforge doctor` also reports. `faults` lists it, a line each."""
 
     reason = "not_ready"
     exit_code = 11
@@ -139,27 +140,30 @@ class ProviderError(TrailforgeError):
 
 
 class Stalled(ProviderError):
-    """No reply came from any server for too long: all hang, refuse for load, or are set aside. Resumable."""
+    """No reply came from any server for too long: all hang, refuse for load, or are set aside. The run can be
+    resumed.
+    """
 
     reason = "stalled"
     exit_code = 3
 
 
 class ServerUnavailable(ProviderError):
-    """Nothing answers at the URL, or the server keeps failing. Resumable."""
+    """Nothing answers at the URL, or the server keeps failing. The run can be resumed."""
 
     reason = "server_unavailable"
 
 
 class OutOfCredit(ProviderError):
-    """The account at the model server has no credit or quota left: no call passes until a person has seen to it."""
+    """The account at the model server has no credit or quota left, so no call succeeds until a person resolves that."""
 
     reason = "out_of_credit"
 
 
 class PromptRefused(ProviderError):
-    """The model server refuses this one prompt (a filter, an error of its own) and answers others. Belongs to one
-    item."""
+    """The model server refuses this one prompt (by a filter, or with an error of its own) and answers others. It
+    concerns one item.
+    """
 
     reason = "prompt_refused"
     opening = "the server refuses this prompt and answers others"
@@ -167,20 +171,21 @@ class PromptRefused(ProviderError):
 
 
 class RequestRefused(ProviderError):
-    """A live source refused a request for what it asks. Another request may pass."""
+    """A live source refused a request because of its content; another request may succeed."""
 
     reason = "request_refused"
 
 
 class ContextOverflow(ProviderError):
-    """The prompt does not fit the model's context window. Belongs to one item."""
+    """The prompt does not fit the model's context window. It concerns one item."""
 
     reason = "context_overflow"
 
 
 class MalformedReply(TrailforgeError):
-    """The reply did not follow its schema or grammar, nor did the one repair; or it seems to hold thoughts that the
-    configuration does not declare. Belongs to one item."""
+    """The reply did not follow its schema or grammar, nor did the one repair; or it seems to contain thoughts that the
+    configuration does not declare. It concerns one item.
+    """
 
     reason = "malformed_reply"
     exit_code = 5
@@ -194,7 +199,7 @@ class RetrievalError(TrailforgeError):
 
 
 class SearchFailed(RetrievalError):
-    """A search failed each time that it was tried, or its server does not answer. Another try may pass."""
+    """A search failed each time that it was tried, or its server does not answer; another attempt may succeed."""
 
     reason = "search_failed"
 
@@ -206,14 +211,14 @@ class NoSuchPage(RetrievalError):
 
 
 class BudgetExceeded(TrailforgeError):
-    """A hard cap (calls, tokens, cost) was reached before the work was done. Resumable."""
+    """A hard cap (calls, tokens, cost) was reached before the work was done. The run can be resumed."""
 
     reason = "budget_exceeded"
     exit_code = 7
 
 
 class CountMismatch(TrailforgeError):
-    """The books do not balance, or a file differs from its manifest."""
+    """The counts of a stage do not add up, or a file differs from its manifest."""
 
     reason = "count_mismatch"
     exit_code = 8
@@ -227,21 +232,21 @@ class OutputError(TrailforgeError):
 
 
 class ClusterError(TrailforgeError):
-    """A distributed runner does not answer, its job failed, or a worker fell silent. Resumable."""
+    """A distributed runner does not answer, its job failed, or a worker stopped responding. The run can be resumed."""
 
     reason = "cluster_error"
     exit_code = 10
 
 
 class NothingKept(TrailforgeError):
-    """Data is finished, with its files and its card, and holds no row: of what was given nothing was kept."""
+    """A run is finished, with its files and its card, but without a row, since nothing of its input was kept."""
 
     reason = "nothing_kept"
     exit_code = 14
 
 
 class OutOfBand(TrailforgeError):
-    """A figure of finished data is outside of its band. The data is there, and people are notified."""
+    """A figure of a finished run is outside of its band. The data exists, and people are notified."""
 
     reason = "out_of_band"
     exit_code = 12
@@ -303,9 +308,8 @@ def install_hint(extra: str) -> str:
 
 
 def check_packages(modules: Iterable[str], purpose: str) -> None:
-    """Raise `InvalidInput` for modules of `EXTRAS` that are not installed: all at once, before work that needs them.
-
-    Imports none. `purpose`: what needs them, as the subject of a sentence.
+    """Raise `InvalidInput` for modules of `EXTRAS` that are not installed, all at once, before work that needs them.
+    None is imported. `purpose` says what needs them, as the subject of a sentence.
     """
     missing = sorted({module for module in modules if importlib.util.find_spec(module) is None})
     if missing:

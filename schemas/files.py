@@ -1,4 +1,4 @@
-"""Reading and writing of files: safe against power cuts, memory limits and deeply nested JSON."""
+"""Read and write files, safe against power cuts, memory limits and deeply nested JSON."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Records of a knowledge graph: entities, triples, the matches of a mention, the size of a store, and questions over
-the graph (DynaSearcher)."""
+"""Records of a knowledge graph: entities, triples, the matches of a name, the size of a store, and questions over the
+graph (DynaSearcher).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ same words in another order, it agrees without a bracket or up to a comma, or it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgEntity:
-    """A node of the graph."""
+    """An entity of a knowledge graph, with its id, names and number of triples."""
 
     id: str
     label: str
@@ -160,7 +161,7 @@ class KgFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactChain:
-    """Facts that lead from one or two starts to an answer, and to nothing else in the graph."""
+    """Facts that lead from one or two named entities to an answer, and to nothing else in the graph."""
 
     STORED_AS: ClassVar[str] = "FactChain"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
@@ -178,17 +179,19 @@ class FactChain:
 
     @property
     def found(self) -> tuple[KgNode, ...]:
-        """Return what is found, in order: bridges, then the answer. The k-th is the answer of hop k of a
-        decomposition."""
+        """Return the entities that are found, in order: intermediate ones, then the answer. The k-th is the answer of
+        hop k of a decomposition.
+        """
         return (*self.bridges, self.answer)
 
     def leading_to(self, node: KgNode) -> tuple[KgFact, ...]:
-        """Return the facts that lead to a bridge or the answer: one, or more where chains meet or a start is
-        described."""
+        """Return the facts that lead to an intermediate entity or the answer: one, or more where chains meet or a
+        starting entity is described.
+        """
         return tuple(fact for fact in self.facts if fact.found == node.id)
 
     def needed_for(self, node: KgNode) -> tuple[int, ...]:
-        """Return the numbers, from 1, of the earlier findings that a bridge or the answer is found from."""
+        """Return the numbers, from 1, of the earlier entities from which an intermediate one or the answer is found."""
         numbers = {each.id: number for number, each in enumerate(self.found, start=1)}
         return tuple(sorted(numbers[fact.known] for fact in self.leading_to(node) if fact.known in numbers))
 

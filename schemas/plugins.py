@@ -1,4 +1,4 @@
-"""Loading of plugins by entry point: a preset names a part, and any installed distribution may provide it."""
+"""Load plugins by entry point: a preset names a part, and any installed distribution may provide it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ TableRole = Literal["", "sft", "questions", "corpus", "pairs"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Sources, prompts and model calls of a row: enough to make it again."""
+    """Sources, prompts and model calls of a row, from which it can be made again."""
 
     STORED_AS: ClassVar[str] = "Provenance"
     SCHEMA_VERSION: ClassVar[str] = "1.1"

@@ -44,10 +44,8 @@ _COMPARED = re.compile(r"(?:^|; )(.+?): (#\d+(?:, #\d+)*)(?=; |$)")
 
 
 def word_comparison(asked: str, found: Mapping[str, Sequence[int]]) -> str:
-    """Write the last hop of a comparison: the question, and in brackets what was found about each thing that it
-    compares.
-
-    `found`: numbers of the hops about each of them, from 1.
+    """Return the last hop of a comparison: the question, and in brackets what was found about each thing that it
+    compares. `found` has the numbers (from 1) of the hops about each of them.
     """
     branches = (f"{name}: {', '.join(f'#{number}' for number in numbers)}" for name, numbers in found.items())
     return f"{asked} ({'; '.join(branches)})"
@@ -73,8 +71,9 @@ class SupportingDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedQuestion:
-    """A question as training asks it, returned by `asked` of each record that has questions to train on. It is not
-    stored."""
+    """A question as training asks it, returned by `asked` of each record that has questions to train on; it is not
+    stored.
+    """
 
     id: str
     text: str

@@ -1,5 +1,4 @@
-"""Estimates of token counts without a tokenizer, and the handling of special tokens and invisible characters in
-text."""
+"""Estimate token counts without a tokenizer, and handle special tokens and invisible characters in text."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ _TOKEN = re.compile(r"[A-Za-z0-9]{1,4}|[^\sA-Za-z0-9]")
 def estimate_tokens(text: str) -> int:
     """Estimate the number of tokens without a tokenizer, rather too high than too low.
 
-    Every started four ASCII letters or digits of a word are one token, and so is every other character but white space.
-    On English Wikipedia text that is about 1.4 times a WordPiece count.
+    A word of ASCII letters and digits counts as one token for every four begun characters, and every other character
+    but white space as one. On English Wikipedia text that is about 1.4 times a WordPiece count.
     """
     return len(_TOKEN.findall(text))
 
@@ -24,8 +23,9 @@ _PIECE = re.compile(r"\d|[^\W\d_]{1,6}|[^\w\s]|\n")
 
 
 def count_tokens(text: str) -> int:
-    """Count about as many tokens as a model's tokenizer makes of English: words by their length, digits and marks one
-    by one."""
+    """Return about the number of tokens that a model's tokenizer makes of English: words by their length, digits and
+    marks one by one.
+    """
     return len(_PIECE.findall(text))
 
 
@@ -63,8 +63,9 @@ _CONTROLS = (
 
 
 def visible(text: str) -> str:
-    """Return the text with a sign for each control or invisible character, one for one, so that positions stay the
-    same."""
+    """Return the text with a visible sign for each control or invisible character, one for one, so that positions stay
+    the same.
+    """
     return text.translate(_CONTROLS)
 
 
@@ -165,11 +166,11 @@ _ONLY_ASCII = re.compile(r"[\n\t\x20-\x7e]*")
 
 
 def remove_invisible(text: str) -> tuple[str, int]:
-    """Remove the characters that no reader sees but a model does, in which words can be hidden. Returns the text and
+    """Remove the characters that a model reads but no person sees, in which words can be hidden; returns the text and
     how many.
 
-    Controls but newline and tab, characters without width, tags, marks of direction, fillers and variation selectors
-    go. Joiners stay behind letters of scripts that need them and between the parts of a picture, and so do the
+    Removed are controls but newline and tab, characters without width, tags, marks of direction, fillers and variation
+    selectors. Joiners stay after letters of scripts that need them and between the parts of a picture, and so do the
     selectors of a picture, of a keycap and of Mongolian. A second call changes nothing.
     """
     if _ONLY_ASCII.fullmatch(text):

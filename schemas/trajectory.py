@@ -70,7 +70,7 @@ class NativeConversation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextSpan:
-    """A part of one turn that has one function."""
+    """A part of one turn, by character offsets, that has one function such as a claim or a query."""
 
     message: int
     """Position of the turn in the conversation."""
@@ -270,12 +270,12 @@ class GroundTruth:
 
     @property
     def golds(self) -> tuple[str, ...]:
-        """Return the gold answer and its aliases, with a graph's names, as filters pass them to the matcher."""
+        """Return the gold answer and its aliases, with a graph's names, for comparison by the matcher in filters."""
         return self.target[: self.num_golds or None]
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Return the gold answer and its aliases as the source gives them, with which evaluations compare."""
+        """Return the gold answer and its aliases as the source gives them, for comparison in evaluations."""
         return self.target[: self.num_given or self.num_golds or None]
 
 
@@ -361,6 +361,7 @@ class PreferenceRow:
 
     @property
     def shows_fault(self) -> bool:
-        """Tell whether the first turns of both continuations show which is better. They also do where the worse
-        continuation is only one turn."""
+        """Tell whether the first turns of both continuations show which is better; True also where the worse
+        continuation is only one turn.
+        """
         return len(self.rejected) == 1 or self.parts_at_fault is True

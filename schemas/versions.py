@@ -1,7 +1,7 @@
 """Names and versions of stored records, and how rows of the previous version are read.
 
 A record's name and version stand in the file, not in the code: `STORED_AS` and `SCHEMA_VERSION`. `EARLIER` says of each
-earlier version that is still read how a stored row becomes one of now:
+earlier version that is still read how a stored row becomes a present one:
 
     STORED_AS: ClassVar[str] = "Question"
     SCHEMA_VERSION: ClassVar[str] = "1.1"
@@ -39,9 +39,10 @@ CALLED_PLAIN: Mapping[str, str] = MappingProxyType(
 def migration(
     *, renamed: Mapping[str, str] = _NONE, added: Mapping[str, Any] = _NONE, removed: tuple[str, ...] = ()
 ) -> Migration:
-    """Return a migration that renames fields (`renamed`: the old name to the new one), removes some and adds others.
+    """Return a migration that renames fields (`renamed`, from old to new names), removes some and adds others.
 
-    A new field that has a default in the record needs no value here. What goes deeper is a function of its own.
+    A new field that has a default in the record needs no value here. Changes within nested records need a function of
+    their own.
     """
 
     def migrate(row: Row) -> Row:
@@ -51,13 +52,15 @@ def migration(
 
 
 def either_name(name: str) -> str:
-    """Return a name for a back end of which it is not known whether a model built it."""
+    """Return a name for a back end that may or may not have been built by a model."""
     return f"{name} or {CALLED_PLAIN[name]}" if name in CALLED_PLAIN else name
 
 
 def rename_back_end(row: Row) -> Row:
-    """Rename the back end in a row from before `backend` said whether a model built it. A question's own paragraphs
-    were searched without a model; for an index, whose hash the row has, it is not known."""
+    """Rename the back end in a row from before `backend` said whether a model built it.
+
+    A question's own paragraphs were searched without a model; for an index, whose hash the row has, it is unknown.
+    """
     name = row["backend"]
     return row | {"backend": either_name(name) if row.get("index") else CALLED_PLAIN.get(name, name)}
 
@@ -73,15 +76,13 @@ def version_of(record: type) -> str:
 
 
 def is_read(record: type, name: str, version: str) -> bool:
-    """Tell whether rows stored under this name in this version can be read as the record."""
+    """Tell whether rows stored with this name and version can be read as the record."""
     return _key(record, name, version) in (version_of(record), *_earlier(record))
 
 
 def migration_of(record: type, version: str, *, source: object, name: str = "") -> Migration | None:
-    """Return the migration from a stored version to the current one; None for the current one. `name`: the stored
-    record name.
-
-    Raises `InvalidInput` for a version that is not read, with the mend.
+    """Return the migration from a stored version to the current one; None for the current one. `name` is the stored
+    record's name. Raises `InvalidInput` for a version that is not read, saying what to do.
     """
     ours, key = version_of(record), _key(record, name or stored_name(record), version)
     if key == ours:

@@ -1,5 +1,6 @@
-"""What the packaged model of 135 million parameters needs in place of a large one: rules, grammars, guided episodes, a
-server."""
+"""Substitutes for abilities that the packaged model of 135 million parameters lacks: rules, grammars, guided episodes,
+a server.
+"""
 
 from typing import TYPE_CHECKING
 

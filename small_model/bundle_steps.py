@@ -1,4 +1,4 @@
-"""Write questions over a bundle with a small model: rules rewrite what is quoted, the model does small steps.
+"""Write questions over a bundle with a small model: rules rewrite quoted sentences, and the model takes small steps.
 
 Asked to write a question for a quoted sentence and its answer, a model of 135 million parameters gave 2 usable ones in
 144 draws for 18 sentences. What it can do is choose a word and read. So rules find a name that two documents share,
@@ -32,7 +32,7 @@ _WH = {True: "Who is", False: "What is the name of"}
 
 @dataclass(slots=True)
 class StepWork:
-    """One bundle that is being turned into questions. `meter` counts its calls."""
+    """A writer that turns one bundle into questions by rules and a small model. `meter` counts its calls."""
 
     item: BundleInput
     context: BundleContext
@@ -41,7 +41,8 @@ class StepWork:
 
     async def write(self) -> list[BundleQuestion]:
         """Write at most as many drafts as are asked for, taken from each shared name in turn. Raises
-        `ProviderError`."""
+        `ProviderError`.
+        """
         documents = self.item.documents
         nouns, unknown = nouns_of(documents)
         for name in unknown:
@@ -59,7 +60,9 @@ class StepWork:
         return None
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
-        """Answer first what is described, and then the question with that name in the place of the description."""
+        """Answer in two steps: first what is described, then the question with that name in place of the
+        description.
+        """
         if not documents:
             return await self._from_memory(row.asked().text, sample)
         passages = [Passage(id=d.id, title=d.title, text=d.text, score=0.0) for d in documents]

@@ -1,4 +1,4 @@
-"""Split questions by rule, and let a small model choose: the plug-in `rules` of the group `trailforge.policies`."""
+"""Split questions by rule and let a small model choose: the plug-in `rules` of the group `trailforge.policies`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ _MAX_CANDIDATES = 8
 
 
 class RulePolicy:
-    """Splits and judges questions by rule and lets the model choose, for models too small to split (origin `rule`)."""
+    """Splits and judges questions by rule and lets the model choose, for models too small to write splits (origin
+    `rule`).
+    """
 
     def __init__(self, asker: Asker, prompts: PolicyPrompts, config: PolicyConfig) -> None:
         self._asker, self._prompts, self._config = asker, prompts, config
 
     async def judge(self, sub_questions: Sequence[str]) -> list[bool]:
-        """Judge a sub-question as decomposable when rules find a good split of it."""
+        """Return which sub-questions can be split: those for which rules find a good split."""
         return [is_decomposable(sub_question) for sub_question in sub_questions]
 
     async def propose(self, sub_question: str, count: int) -> Proposal:
-        """Propose splits: the model's choice first, then the others in the order of the rules."""
+        """Return splits of a sub-question: the model's choice first, then the others in the order of the rules."""
         candidates = candidate_splits(sub_question)[:_MAX_CANDIDATES]
         if self._config.model_chooses and len(candidates) > 1:
             chosen = await self._choose(sub_question, candidates)

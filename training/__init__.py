@@ -1,4 +1,4 @@
-"""The way from finished runs to a trained agent: training sets, loss masks, views for other trainers, the trainers."""
+"""Make trained agents of finished runs: training sets, loss masks, exports for other trainers, and the trainers."""
 
 from typing import TYPE_CHECKING
 

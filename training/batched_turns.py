@@ -1,4 +1,4 @@
-"""Turns of many episodes, generated together in the caller's thread while the episodes go on in another."""
+"""Generate turns of many episodes together in the caller's thread, while the episodes themselves run in another."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ _LEAST_WAIT_S, _WAIT_SHARE = 1.0, 0.5
 
 
 class EpisodeLoop(LoopThread):
-    """The event loop of episodes and their tools, in a thread of its own.
-
-    While the caller's thread generates, episodes search. Tools stay on the loop from step to step of a training.
+    """The event loop of episodes and their tools, in a thread of its own: episodes search while the caller's thread
+    generates. Tools stay open from step to step of a training.
     """
 
     def __init__(self) -> None:
@@ -42,7 +41,7 @@ async def _cancel_others() -> None:
 
 @dataclass(frozen=True, slots=True)
 class AskedTurn:
-    """A turn for which an episode waits."""
+    """A turn that an episode waits for."""
 
     number: int
     """The number of the episode."""
@@ -52,10 +51,11 @@ class AskedTurn:
 
 
 class WaitingTurns:
-    """The turns that episodes ask for, gathered for a generator that makes several at once.
+    """The turns that episodes ask for, collected for a generator that makes several at once.
 
-    A batch does not wait for all episodes: only for those that were given a turn last, and for half the time that it
-    took, so that batches are not broken up by moments. An episode that was late once is not waited for until it comes.
+    A batch does not wait for all episodes, but only for those that were given a turn last, and for half the time that
+    this took, so that small delays do not break up batches. An episode that was late once is not waited for until it
+    comes.
     """
 
     def __init__(self, episodes: int) -> None:
@@ -67,7 +67,7 @@ class WaitingTurns:
         self._wait_s = _LEAST_WAIT_S
 
     async def ask(self, number: int, ids: list[int], room: int) -> Continuation:
-        """Continue an episode's tokens."""
+        """Return the continuation of an episode's tokens."""
         asked = AskedTurn(number, ids, room, Future())
         with self._changed:
             self._asked.append(asked)
@@ -76,14 +76,14 @@ class WaitingTurns:
         return await asyncio.wrap_future(asked.turn)
 
     def leave(self, number: int) -> None:
-        """Note that an episode has ended."""
+        """Record that an episode has ended."""
         with self._changed:
             self._episodes -= 1
             self._awaited.discard(number)
             self._changed.notify()
 
     def leave_all(self) -> None:
-        """Note that no episode goes on."""
+        """Record that no episode continues."""
         with self._changed:
             self._episodes = 0
             self._awaited.clear()
@@ -91,9 +91,8 @@ class WaitingTurns:
             self._changed.notify()
 
     def take(self) -> list[AskedTurn]:
-        """Return the turns that wait, in the order of their episodes; none when no episode goes on.
-
-        It waits for the first.
+        """Return the turns that wait, in the order of their episodes, after waiting for the first; an empty list when
+        no episode continues.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._asked or not self._episodes)
@@ -113,7 +112,7 @@ class WaitingTurns:
 
 
 def generate_turns(turns: WaitingTurns, generator: Generator, stop: Sequence[str]) -> None:
-    """Generate what is asked for until no episode in any process goes on."""
+    """Generate the turns that are asked for until no episode in any process continues."""
     while True:
         taken = turns.take()
         if not generator.goes_on(bool(taken)):

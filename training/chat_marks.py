@@ -1,9 +1,9 @@
-"""The marks around the turns of a conversation: those of ChatML, or of a model's own chat template.
+"""Find the marks around the turns of a conversation: those of ChatML, or of a model's own chat template.
 
 A template is a program, and many strip: Qwen3's and R1-Distill's drop the thoughts of earlier turns, Llama's trims. An
 agent's next prompt then no longer begins with what it wrote, which is neither what it saw nor what it can be trained
 on. So a template is asked for its marks alone, by a conversation of plain words, and turns are put between these marks
-as they stand. A template whose marks depend on the place of a turn has no such frame and is refused.
+as they are. A template whose marks depend on the place of a turn has no such frame and is refused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ to trainers that know no such key and train every assistant turn.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """The marks of a chat template, by role."""
+    """The marks of a chat template around turns, by role."""
 
     opening: Mapping[str, str]
     """The mark before a turn of `system`, `user` and `assistant`."""
@@ -56,17 +56,17 @@ class Frame:
     """The mark before a turn that is the first, where it differs: it then has the token that begins a text."""
 
     def before(self, role: str, *, is_first: bool = False) -> str:
-        """Return what stands before a turn. A tool's turn counts as the user's."""
+        """Return the marks before a turn. A tool's turn counts as the user's."""
         name = "user" if role == "tool" else role
         return self.first.get(name, self.opening[name]) if is_first else self.opening[name]
 
     def after(self, role: str) -> str:
-        """Return what stands after a turn that is not the agent's."""
+        """Return the marks after a turn that is not the agent's."""
         return self.closing["user" if role == "tool" else role]
 
     @property
     def template(self) -> str:
-        """Return the frame in Jinja, with markers and keys as `TRAINING_TEMPLATE` has them."""
+        """Return the marks as a Jinja template, with markers and keys as `TRAINING_TEMPLATE` has them."""
         mark = {role: _quoted(text) for role, text in self.opening.items()}
         head = {role: _quoted(self.first.get(role, text)) for role, text in self.opening.items()}
         said = f"{{{{- message['content'] + {_quoted(self.end)} }}}}"
@@ -103,7 +103,7 @@ _known: dict[tuple[str, str], Frame | None] = {}
 
 
 def frame_of(tokenizer: Any) -> Frame:
-    """Return the frame in which a tokenizer writes after `masks.prepare_tokenizer`."""
+    """Return the marks that a tokenizer writes around turns after `masks.prepare_tokenizer`."""
     if getattr(tokenizer, "chat_template", None) in (None, TRAINING_TEMPLATE):
         return CHATML
     return own_frame(tokenizer) or CHATML

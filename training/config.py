@@ -1,4 +1,4 @@
-"""How an agent is trained: the configuration of supervised training and of reinforcement learning, as presets hold it.
+"""How an agent is trained: the configuration of supervised training and of reinforcement learning, as presets have it.
 
 A training preset is a YAML file with the sections `reward`, `sft` and `rl`, and maybe `dpo`, `retrieval` and `judge`;
 those of the papers are in `presets/train/`. A key that is left out keeps the default of its class; there is none for
@@ -67,7 +67,7 @@ class LoraConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerConfig:
-    """Settings that supervised training and reinforcement learning share."""
+    """Settings that supervised training and reinforcement learning have in common."""
 
     base_model: str
     """Name or path of the model that is trained."""
@@ -101,7 +101,7 @@ class TrainerConfig:
 
     @property
     def transformers_scheduler(self) -> str:
-        """The scheduler by transformers' name, whose `constant` has no warm-up."""
+        """Return the scheduler by transformers' name, whose `constant` has no warm-up."""
         return "constant_with_warmup" if self.scheduler == "constant" else self.scheduler
 
     def _more_than_zero(self, *names: str) -> None:
@@ -134,7 +134,8 @@ class SftConfig(TrainerConfig):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DpoConfig(TrainerConfig):
     """Preference training on pairs of conversations (DPO); the loss is taken on the agent's turns alone, from where the
-    two part."""
+    two differ.
+    """
 
     batch_size: int
     """Number of pairs in one optimizer step, over all accelerators."""
@@ -163,12 +164,12 @@ class KlConfig:
         if self.start < 0 or (self.end is not None and self.end < 0):
             raise InvalidInput("must not be negative", field="start" if self.start < 0 else "end")
         if (self.annealing == "none") != (self.end is None):
-            raise InvalidInput("annealing wants an end, and an end wants annealing", field="annealing")
+            raise InvalidInput("annealing and end go together; give both, or neither", field="annealing")
         if self.annealing != "none" and not self.start:
             raise InvalidInput("annealing has to begin above 0, or no reference model is loaded", field="start")
 
     def at(self, progress: float) -> float:
-        """Return the weight when a share of the steps, 0 to 1, is done."""
+        """Return the weight when this share of the steps, 0 to 1, is done."""
         return self.start if self.end is None else self.start + (self.end - self.start) * min(max(progress, 0.0), 1.0)
 
 
@@ -176,8 +177,8 @@ class KlConfig:
 class RlConfig(TrainerConfig):
     """Reinforcement learning on questions.
 
-    The punishment of overlong episodes is part of the reward: its lengths are `max_tokens` and `cache_tokens` of
-    `rewards.msearcher.MSearcherConstants`, and a framework's own one has to stay off.
+    The penalty for overlong episodes is part of the reward: its lengths are `max_tokens` and `cache_tokens` of
+    `rewards.msearcher.MSearcherConstants`, and a framework's own penalty has to stay off.
     """
 
     algorithm: Algorithm
@@ -236,24 +237,25 @@ class RlConfig(TrainerConfig):
             )
         if self.episodes_per_step % self.mini_batch:
             raise InvalidInput(
-                f"{self.episodes_per_step} episodes of a step cannot be parted into mini-batches of {self.mini_batch}",
+                f"{self.episodes_per_step} episodes of a step cannot be parted into mini-batches of "
+                f"{self.mini_batch}; take one that divides them",
                 field="mini_batch",
             )
 
     @property
     def episodes_per_step(self) -> int:
-        """Number of episodes made between two changes of the policy that makes them."""
+        """Return the number of episodes made between two updates of the policy that makes them."""
         return self.prompts_per_step * self.samples
 
     @property
     def updates_per_step(self) -> int:
-        """Number of optimizer steps taken on the episodes of one step."""
+        """Return the number of optimizer steps taken on the episodes of one step."""
         return self.episodes_per_step // self.mini_batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainPreset:
-    """A recipe: how an agent of one protocol is paid and trained."""
+    """A recipe: how an agent of one protocol is rewarded and trained."""
 
     name: str
     protocol: str
@@ -270,10 +272,11 @@ class TrainPreset:
     def __post_init__(self) -> None:
         constants = self.reward.constants
         if self.judge is not None and not isinstance(constants, RSearchConstants):
-            raise InvalidInput(f"the reward {self.reward.kind} has no judge", field="judge")
+            raise InvalidInput(f"the reward {self.reward.kind} has no judge; leave this section out", field="judge")
         if isinstance(constants, MSearcherConstants) and constants.max_tokens != self.rl.max_tokens:
             raise InvalidInput(
-                f"{constants.max_tokens}, but episodes end at rl.max_tokens = {self.rl.max_tokens}",
+                f"{constants.max_tokens}, but episodes end at rl.max_tokens = {self.rl.max_tokens}; "
+                "give both the same number",
                 field="reward.max_tokens",
             )
 

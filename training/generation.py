@@ -1,7 +1,7 @@
 """Generators that continue episodes, token by token: the trained model itself, or vLLM through TRL's hooks.
 
 One `Generator` call continues many token sequences at once; a `TurnServer` batches what it is asked, and a
-`CheckpointClient` answers requests in the place of a server's client. A continuation ends with an end-of-turn token,
+`CheckpointClient` answers requests in place of a server's client. A continuation ends with an end-of-turn token,
 with the token that completes a stop string (kept whole), or where its room ends. Nothing is ever decoded and tokenised
 again.
 """
@@ -32,7 +32,7 @@ _ATTEMPTS, _FIRST_WAIT_S = 6, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """The tokens that continue a sequence."""
+    """The tokens with which a sequence was continued."""
 
     ids: list[int]
     logprobs: list[float] | None = None
@@ -40,16 +40,15 @@ class Continuation:
 
 
 class Generator(Protocol):
-    """A source of tokens that continues many sequences in one call."""
+    """The interface of a source of tokens that continues many sequences in one call."""
 
     @property
     def end_ids(self) -> Collection[int]:
-        """The tokens that end a turn when they are sampled."""
+        """Return the tokens that end a turn when they are sampled."""
         ...
 
     def goes_on(self, wanted: bool) -> bool:
-        """Say whether there is still something to generate in any process that generates with this one.
-
+        """Tell whether there is still something to generate in any process that generates together with this one;
         `generate` is then called in all of them.
         """
         ...
@@ -63,11 +62,11 @@ class Generator(Protocol):
 
 @runtime_checkable
 class TurnServer(Protocol):
-    """A source of tokens that continues sequences one by one, as many at once as are asked for."""
+    """The interface of a source of tokens that continues sequences one by one, as many at once as are asked for."""
 
     @property
     def end_ids(self) -> Collection[int]:
-        """The tokens that end a turn, as in `Generator`."""
+        """Return the tokens that end a turn, as `Generator.end_ids` does."""
         ...
 
     async def go_on(self, ids: list[int], room: int, stop: Sequence[str]) -> Continuation:
@@ -76,7 +75,7 @@ class TurnServer(Protocol):
 
 
 class TransformersGenerator:
-    """A generator by `generate` of a transformers model, padded on the left. It works everywhere, and slowly."""
+    """A generator by `generate` of a transformers model, padded on the left. It works everywhere, but slowly."""
 
     def __init__(
         self, model: Any, tokenizer: Any, *, temperature: float = 1.0, top_p: float = 1.0, batch: int = 64, **rare: Any
@@ -88,15 +87,14 @@ class TransformersGenerator:
         self.end_ids = _end_ids(tokenizer, model)
 
     def goes_on(self, wanted: bool) -> bool:
-        """Say whether there is something to generate, as in `Generator`."""
+        """Tell whether there is something to generate, as `Generator.goes_on` does."""
         return wanted
 
     def generate(
         self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
     ) -> list[Continuation]:
-        """Continue prompts as `Generator` does.
-
-        The room of a batch is its largest, and what is longer than a sequence's own room is cut.
+        """Continue prompts as `Generator.generate` does. All sequences of a batch get the largest room, and each is cut
+        to its own.
         """
         size = self._batch
         found = [
@@ -145,9 +143,8 @@ class TransformersGenerator:
 
 
 class VllmColocatedGenerator:
-    """A generator over the engines that TRL runs beside the trainer: one on each device, or on several together.
-
-    Processes that share an engine (tensor parallel) have to generate together, each for its own episodes.
+    """A generator that uses the vLLM engines which TRL runs beside the trainer: one on each device, or on several
+    together. Processes that share an engine (tensor parallel) have to generate together, each for its own episodes.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -155,13 +152,13 @@ class VllmColocatedGenerator:
         self.end_ids = frozenset(trainer.eos_token_ids)
 
     def goes_on(self, wanted: bool) -> bool:
-        """Say whether there is something to generate in the processes that share the engine."""
+        """Tell whether there is something to generate in the processes that share the engine."""
         return any(self._of_all(wanted))
 
     def generate(
         self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
     ) -> list[Continuation]:
-        """Continue prompts as `Generator` does."""
+        """Continue prompts as `Generator.generate` does."""
         vllm = self._trainer.vllm_generation
         wanted = self._of_all((len(prompts), max(rooms, default=1)))
         vllm.max_completion_length = max(room for _, room in wanted)
@@ -184,7 +181,7 @@ class VllmColocatedGenerator:
 
 
 class VllmServerGenerator:
-    """A turn server over a vLLM server whose weights TRL keeps up to date. Every process asks it by itself."""
+    """A turn server that uses a vLLM server whose weights TRL keeps up to date. Every process calls it by itself."""
 
     def __init__(self, trainer: Any) -> None:
         """Raises `ServerUnavailable` when it does not answer."""
@@ -209,8 +206,7 @@ class VllmServerGenerator:
 
 
 async def post_json(url: str, asked: Mapping[str, Any]) -> Any:
-    """Return what a model's server answers, however long it takes. It is asked again when it does not answer or fails.
-
+    """Return a model server's reply to a request, however long it takes, retrying when it does not answer or fails.
     Raises `RequestRefused` for a refusal, and `ServerUnavailable` after several attempts.
     """
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_connect=30)) as session:
@@ -247,7 +243,7 @@ def _end_ids(tokenizer: Any, model: Any) -> frozenset[int]:
     others = model.generation_config.eos_token_id
     found = {tokenizer.eos_token_id, *([others] if isinstance(others, int) else others or ())}
     if None in found:
-        raise InvalidInput("the tokenizer names no end-of-sequence token")
+        raise InvalidInput("the tokenizer names no end-of-sequence token; take a model whose tokenizer does")
     return frozenset(found)
 
 
@@ -268,7 +264,9 @@ def _stop_strings(tokenizer: Any, stop: Sequence[str], start: int) -> Any:
 
 
 def cut_at_end(row: list[int], tokenizer: Any, stop: Sequence[str], end_ids: Collection[int]) -> list[int]:
-    """Cut a row at its end, whatever was sampled or padded after that. None of its tokens becomes another one."""
+    """Cut a row of tokens at its end, dropping what was sampled or padded after it. The remaining tokens are
+    unchanged.
+    """
     before = tokenizer.decode(row[:-1], skip_special_tokens=False)
     if not any(token in end_ids for token in row[:-1]) and not any(s in before for s in stop):
         return row  # as servers answer, which stop by themselves
@@ -290,9 +288,9 @@ _Waiting = tuple[Request, list[int], int, asyncio.Future[Reply]]
 
 
 class CheckpointClient:
-    """A model of this process as a `Client`: requests that wait are answered together. Use it on one event loop.
+    """A model in this process as a `Client`, in which waiting requests are answered together. Use it on one event loop.
 
-    A sampled reply depends on the requests that were answered with it, as the random number generator is shared; the
+    A sampled reply depends on the requests that were answered with it, since the random number generator is shared; the
     ledger has the reply that was sampled.
     """
 
@@ -306,14 +304,13 @@ class CheckpointClient:
 
     @property
     def figures(self) -> dict[str, int]:
-        """The figures of the client, as in `ModelClient.figures`."""
+        """Return counters of the client, as `ModelClient.figures` does."""
         names = ("paid_calls", "ledger_hits", "in_flight")
         return {name: getattr(self._counters, name) for name in names}
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
-        """Return the reply, from the ledger or the model, up to the stop string, as servers send it.
-
-        Raises `ContextOverflow` for a prompt that leaves no room.
+        """Return the reply, from the ledger or the model, up to the stop string, as servers send it. Raises
+        `ContextOverflow` for a prompt that leaves no room for a reply.
         """
         reply = None if self._ledger is None else await self._ledger.find(request.key)
         self._counters.ledger_hits += reply is not None
@@ -338,7 +335,7 @@ class CheckpointClient:
         return reply
 
     async def aclose(self) -> None:
-        """Finish what is under way, and close the ledger."""
+        """Finish the requests under way, and close the ledger."""
         if self._at_work is not None:
             await self._at_work
         if self._ledger is not None:

@@ -1,4 +1,4 @@
-"""A converter of a GGUF file to a folder of plain weights and tokenizer, for transformers and for vLLM."""
+"""Convert a GGUF file to a folder of plain weights and tokenizer, for transformers and for vLLM."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 
 
 def convert(weights: Path, folder: Path) -> None:
-    """Write the folder from a GGUF file. It is there whole or not at all. A quantised file becomes float32.
+    """Write the folder from a GGUF file, whole or not at all. A quantised file becomes float32.
 
-    It needs transformers, accelerate and gguf, and nothing of ours: it also runs in the model server's environment.
+    It needs transformers, accelerate and gguf, and nothing of this project, since it also runs in the model server's
+    environment.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer

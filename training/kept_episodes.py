@@ -1,4 +1,4 @@
-"""The episodes of a training, kept as rows of an evaluation, so that the same page shows them.
+"""Store the episodes of a training as rows of an evaluation, so that the same page shows them.
 
     OUT/episodes/step-NNNNNN-rank-R.parquet           of one process, by the optimizer step that trains them first
     OUT/episodes/step-NNNNNN-rank-R-part-K.parquet    where episodes come one by one, as in frameworks
@@ -45,7 +45,7 @@ Rows = Callable[[], Sequence[AgentEpisode]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedQuestion:
-    """The question of an episode, as a training knows it."""
+    """The question of an episode, with what a training knows of it."""
 
     truth: GroundTruth
     id: str
@@ -69,9 +69,8 @@ class EpisodePlace:
 
 
 def make_place(protocol: str, environment: Environment, model: str, process: str, step: int = 0) -> EpisodePlace:
-    """Describe an episode that searched an environment.
-
-    The index is empty where it is not known what that was opened from.
+    """Return the description that episodes over an environment share. The index is empty where it is not known from
+    what the environment was opened.
     """
     searched = json.dumps(dict(environment.searched), sort_keys=True).encode()
     return EpisodePlace(
@@ -87,10 +86,10 @@ def make_place(protocol: str, environment: Environment, model: str, process: str
 def make_row(
     asked: TrainedQuestion, run: EpisodeRun, place: EpisodePlace, *, number: int, reward: Reward | None = None
 ) -> AgentEpisode:
-    """Make the row of an episode, scored and tagged as in an evaluation.
+    """Return the row of an episode, scored and tagged as in an evaluation.
 
-    `number`: the episode's own, in step and process. `reward`: what it was paid; None where that is not known yet. A
-    failed episode's reward is not kept.
+    `number` is the episode's own, within its step and process. `reward` is None where it is not known yet. A failed
+    episode's reward is not stored.
     """
     truth = asked.truth
     question = make_question(truth, id=asked.id, question=asked.question, dataset=asked.dataset)
@@ -136,7 +135,7 @@ def _costs(run: EpisodeRun, did: AgentRun) -> AgentCosts:
 
 
 class EpisodeWriter:
-    """A writer of the episodes of one process below a training's folder."""
+    """Writes the episodes of one process below a training's folder."""
 
     def __init__(self, out: Path, process: str, *, gather_s: float | None = None) -> None:
         """`gather_s`: how long to wait for more episodes before a file is written; None: each call is a whole step."""
@@ -157,13 +156,13 @@ class EpisodeWriter:
             self._thread.submit(self._write)
 
     def drop_after(self, step: int) -> None:
-        """Remove what a training wrote after the checkpoint from which it now goes on. Only one process may call it."""
+        """Remove what a training wrote after the checkpoint from which it now resumes. Only one process may call it."""
         for path in self._folder.glob("step-*.parquet"):
             if int(path.name.split("-")[1]) > step:
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the episodes that still wait, and stop the writer."""
         self._closing.set()
         self._thread.shutdown()
 

@@ -1,4 +1,5 @@
-"""Conversations as tokens, and the tokens on which the loss is taken: what the agent wrote, and the end of its turns.
+"""Convert conversations to tokens with a loss mask: the loss is taken on what the agent wrote, and on the end of its
+turns.
 
     <|im_start|>system\n…<|im_end|>\n
     <|im_start|>user\n…<|im_end|>\n
@@ -36,7 +37,7 @@ _OWN = "trailforge_own_template"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a conversation's text."""
+    """A part of a conversation's text, with or without loss."""
 
     text: str
     is_agents: bool
@@ -51,7 +52,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskedTokens:
-    """A conversation as a trainer takes it. The two lists are as long as each other."""
+    """A conversation as tokens and labels, two lists of equal length."""
 
     input_ids: list[int]
     labels: list[int]
@@ -59,15 +60,13 @@ class MaskedTokens:
 
     @property
     def mask(self) -> list[int]:
-        """The mask of the loss: 1 where it is taken, else 0."""
+        """Return the loss mask: 1 where the loss is taken, else 0."""
         return [int(label != IGNORED) for label in self.labels]
 
 
 def pieces(messages: Sequence[Spoken], train: Sequence[bool] | None = None, frame: Frame = CHATML) -> Iterator[Piece]:
-    """Cut a conversation where the agent's words begin and end.
-
-    `train`: which turns have a loss; None: all of the agent's. Raises `InvalidInput` for flags that fit no agent's
-    turns.
+    """Split a conversation where the agent's words begin and end. `train` says which turns have a loss, by default all
+    of the agent's. Raises `InvalidInput` for flags that do not fit the agent's turns.
     """
     flags = [message.role == "assistant" for message in messages] if train is None else train
     if len(flags) != len(messages):
@@ -88,7 +87,7 @@ def pieces(messages: Sequence[Spoken], train: Sequence[bool] | None = None, fram
 
 
 def render(messages: Sequence[Spoken], *, add_generation_prompt: bool = False) -> str:
-    """Write a conversation as text; with `add_generation_prompt`, up to where the agent's next turn begins."""
+    """Return a conversation as text; with `add_generation_prompt`, up to where the agent's next turn begins."""
     text = "".join(piece.text for piece in pieces(messages))
     return f"{text}{START}assistant\n" if add_generation_prompt else text
 
@@ -100,9 +99,8 @@ def missing_tokens(tokenizer: Any) -> list[str]:
 
 
 def teach(tokenizer: Any) -> list[str]:
-    """Add what `missing_tokens` names to a tokenizer, and return it, where it has no chat template that can be used.
-
-    The model has to get weights for them.
+    """Add the tokens of `missing_tokens` to a tokenizer that has no usable chat template, and return them. The model
+    must then get weights for them.
     """
     added = missing_tokens(tokenizer) if own_frame(tokenizer) is None else []
     if added:
@@ -111,11 +109,11 @@ def teach(tokenizer: Any) -> list[str]:
 
 
 def prepare_tokenizer(tokenizer: Any) -> None:
-    """Give a tokenizer of transformers our template, and the end of a turn as its end of sequence.
+    """Give a tokenizer of transformers our chat template, and the end of a turn as its end of sequence; a model is
+    saved with it.
 
-    The marks are those of its own template where it does not know those of ChatML.
-
-    A model is saved with it. Raises `InvalidInput` when it knows neither, and when it changes text.
+    The marks around turns are those of its own template where it does not know those of ChatML. Raises `InvalidInput`
+    when it knows neither, and when it changes text.
     """
     missing = missing_tokens(tokenizer)
     own = own_frame(tokenizer) if missing else None
@@ -141,24 +139,21 @@ def prepare_tokenizer(tokenizer: Any) -> None:
 
 
 def own_template(tokenizer: Any) -> str | None:
-    """Return the chat template that a tokenizer brought along, before ours took its place; None: it had none."""
+    """Return the chat template that a tokenizer had before ours replaced it; None where it had none."""
     return getattr(tokenizer, _OWN, tokenizer.chat_template)
 
 
 def special_tokens(tokenizer: Any) -> list[str]:
-    """Return the texts that no turn may hold, since they would end or forge one: ChatML's, and all that a tokenizer
-    calls special.
-
-    Those without a role are among them, as `[INST]` of Mistral's.
+    """Return the texts that no turn may contain, since they would end or forge one: ChatML's tokens, and all that a
+    tokenizer calls special, including those without a role, such as `[INST]` of Mistral's.
     """
     added = (str(token) for token in tokenizer.added_tokens_decoder.values() if token.special)
     return sorted({START, END, *tokenizer.all_special_tokens, *added} - {""})
 
 
 def escape_special(tokenizer: Any, text: str) -> str:
-    """Return retrieved text in which the first character of every special token of this tokenizer is an HTML reference.
-
-    This is for what `protocols.base.escape_retrieved` cannot know: the tokens of one model.
+    """Return retrieved text in which the first character of every special token of this tokenizer is an HTML reference,
+    since `protocols.base.escape_retrieved` cannot know the tokens of every model.
     """
     for token in special_tokens(tokenizer):
         text = text.replace(token, f"&#{ord(token[0])};{token[1:]}")
@@ -171,17 +166,18 @@ def masked_tokens(
     train: Sequence[bool] | None = None,
     unlearnt: Sequence[TextSpan] = (),
 ) -> MaskedTokens:
-    """Return tokens and labels of a conversation, for a tokenizer after `prepare_tokenizer`.
-
-    `unlearnt`: parts of the agent's turns that have no loss.
-
-    Raises `InvalidInput` as `pieces` does, and when a turn holds the text of a special token, which would end or forge
-    a turn.
+    """Return tokens and labels of a conversation, for a tokenizer after `prepare_tokenizer`. `unlearnt` are parts of
+    the agent's turns without loss. Raises `InvalidInput` as `pieces` does, and when a turn contains the text of a
+    special token, which would end or forge a turn.
     """
     special = special_tokens(tokenizer)
     for number, message in enumerate(messages):
         if found := [token for token in special if token in message.content]:
-            raise InvalidInput(f"message {number} holds the special token {found[0]}", field="messages")
+            raise InvalidInput(
+                f"message {number} holds the special token {found[0]}, which would end or forge "
+                "a turn; leave the row out",
+                field="messages",
+            )
     input_ids: list[int] = []
     labels: list[int] = []
     for piece in pieces(messages, train, frame_of(tokenizer)):

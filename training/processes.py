@@ -18,18 +18,18 @@ def process_rank() -> int:
 
 
 def is_main_process() -> bool:
-    """Say whether this process is the one that writes."""
+    """Tell whether this process is the one that writes files."""
     return process_rank() == 0
 
 
 def log(line: str) -> None:
-    """Print a line on standard error, once whatever the number of processes: the command line shows no logs."""
+    """Print a line on standard error, once whatever the number of processes, since the command line shows no logs."""
     if is_main_process():
         print(line, file=sys.stderr, flush=True)
 
 
 def is_anywhere(here: bool, device: Any) -> bool:
-    """Say whether `here` is true in any of the processes, all of which have to call this."""
+    """Tell whether `here` is true in any of the processes, all of which have to call this."""
     if processes() == 1:
         return here
     import torch

@@ -1,10 +1,10 @@
-"""Episodes as tokens: the one way in which training and evaluation make them.
+"""Make episodes as tokens: the one way for training and evaluation.
 
-`protocols.episodes.run_episode` leads each episode, and takes us for a model client that also remembers tokens. What
-the model sampled goes into the sequence as it was sampled; what a tool says is tokenised by itself and appended; the
-sequence is never made from text again. Episodes go on by themselves: servers are asked turn by turn, and a generator in
-this process gets what waits when it is free (`roll_out`); one that a framework's server samples is `roll_out_one`'s. An
-episode whose search failed stops as `failed`, and none of its tokens is trained.
+`protocols.episodes.run_episode` runs each episode, with a model client that also records tokens. What the model sampled
+is appended as it was sampled; a tool's result is tokenised by itself and appended; the sequence is never tokenised
+again from text. Episodes run independently: servers are asked turn by turn, and a generator in this process gets all
+waiting turns when it is free (`roll_out`); `roll_out_one` is for turns that a framework's server samples. An episode
+whose search failed stops as `failed`, and none of its tokens is trained.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def roll_out(
     limits: RolloutLimits,
     loop: EpisodeLoop,
 ) -> list[TokenEpisode]:
-    """Make an episode for each prompt, in their order; the same prompt may stand there many times.
+    """Make an episode for each prompt, in order; the same prompt may occur many times.
 
-    A `Generator` generates in the caller's thread, in which a trainer has its model, while the episodes go on in
-    `loop`. Raises what the generator raises, what `Environment.respond_or_fail` does, and `InvalidInput` for a prompt
-    that is not system turn and question.
+    A `Generator` generates in the caller's thread, in which a trainer has its model, while the episodes run in `loop`.
+    Raises what the generator and `Environment.respond_or_fail` raise, and `InvalidInput` for a prompt that is not a
+    system turn and a question.
     """
     turns = WaitingTurns(len(prompts))
 
@@ -96,9 +96,8 @@ async def roll_out_one(
     tokenizer: Any,
     limits: RolloutLimits,
 ) -> TokenEpisode:
-    """Make one episode, whose turns `go_on` samples. `end_ids`: tokens that end a turn when they are sampled.
-
-    Raises what tools and `go_on` raise, and `InvalidInput` for a prompt that is not system turn and question.
+    """Make one episode, whose turns `go_on` samples. `end_ids` are the tokens that end a turn when they are sampled.
+    Raises what tools and `go_on` raise, and `InvalidInput` for a prompt that is not a system turn and a question.
     """
     if protocol == BROWSE:
         return await roll_out_browse(
@@ -136,14 +135,16 @@ async def lead_episode(
     escape: Callable[[str], str],
     max_tokens: int = _NO_LIMIT,
 ) -> EpisodeRun:
-    """Run one episode on a row's prompt, over any client.
+    """Run one episode on a row's prompt, with any client.
 
-    `count` measures results, `escape` is applied to what they say. `max_tokens`: most tokens of the episode as the
-    server counts, for a client that does not count itself. Raises what tools and client raise, and `InvalidInput` for a
-    prompt that is not system turn and question.
+    `count` measures results, and `escape` is applied to them. `max_tokens` is the limit of the episode as the server
+    counts, for a client that does not count itself. Raises what tools and client raise, and `InvalidInput` for a prompt
+    that is not a system turn and a question.
     """
     if [message.role for message in prompt] != ["system", "user"]:
-        raise InvalidInput("expected a system turn and the question", field="prompt")
+        raise InvalidInput(
+            "expected a system turn and the question, as `trailforge training-set` writes prompts", field="prompt"
+        )
     # The rules are the row's own, and the question goes in as it stands there.
     grammar = replace(
         protocol,

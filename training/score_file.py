@@ -1,9 +1,9 @@
-"""The rewards of episodes in a file: transcripts as JSON Lines, or rows of our data sets as Parquet.
+"""Compute the rewards of episodes in a file: transcripts as JSON Lines, or rows of our data sets as Parquet.
 
 A line of JSON has `messages` (or the whole episode as `text`) and either `ground_truth`, as in RL rows, or `answer`
 with, where they are known, `answer_aliases`, `options`, `correct_options`, `num_hops`, `support_titles`,
 `support_texts` (as many), `allowed_tools`, and `protocol`. It may have `uid`, `question`, `tokens`, `retrieved_titles`
-and `judge`. An `answer` is held against as it stands, with its aliases; a `ground_truth` has its names by rule too.
+and `judge`. An `answer` is compared as it is, with its aliases; a `ground_truth` has its names by rule too.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _LETTERS = re.compile(r"[A-Z](?:, [A-Z])*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredRow:
-    """An episode and what it is paid."""
+    """An episode with its reward."""
 
     row: int
     """The episode's place in the file, from 1."""
@@ -75,9 +75,8 @@ def score_episodes(
 ) -> Iterator[ScoredRow]:
     """Score every episode of a file, in order.
 
-    `protocol`: the protocol of lines that name none. `judge`: asked for answers whose score the file does not give.
-    Lengths that it does not give are estimated. Raises `InvalidInput` naming file, row and field, and what a judge
-    raises.
+    `protocol` is that of lines that name none. `judge` is asked for answers whose score the file does not give. Missing
+    lengths are estimated. Raises `InvalidInput` naming file, row and field, and what a judge raises.
     """
     scorer = Scorer(preset=preset, judge=judge)
     items = _parquet(path) if path.suffix == ".parquet" else _json_lines(path, protocol)

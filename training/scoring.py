@@ -1,4 +1,4 @@
-"""The one way by which filters, trainers and evaluation score a transcript.
+"""Score transcripts: the one way for filters, trainers and evaluation.
 
 A framework's own types are unpacked in `training/adapters`; what they hold is scored here. Whatever the way, the same
 transcript is paid the same.
@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from trailforge.inference.judge import JudgeConfig, Judged, judge_desk
+from trailforge.inference.judge import JudgeConfig, Judged, open_thread_safe_judge
 from trailforge.protocols import Spoken, ToScore, read_transcript, split_text
 from trailforge.protocols.browse import asking_of
 from trailforge.protocols.environment import EnvironmentConfig
@@ -30,7 +30,7 @@ from trailforge.training.config import TrainPreset, load_train_preset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """An episode that is being scored: its judge may still be thinking."""
+    """An episode that is being scored, whose judge may not have answered yet."""
 
     episode: Episode
     truth: GroundTruth
@@ -42,14 +42,13 @@ class Pending:
     """The encoder's configuration, as in `Scorer`."""
 
     def reward(self) -> Reward:
-        """Return what the episode is paid.
-
-        It waits for the judge, and raises what the judge and `rewards.episode.score` raise.
+        """Return the reward of the episode, after waiting for the judge. Raises what the judge and
+        `rewards.episode.score` raise.
         """
         return self._paid(self.judge.result() if isinstance(self.judge, Future) else self.judge)
 
     async def wait(self) -> Reward:
-        """Return what the episode is paid, waiting on an event loop."""
+        """Return the reward of the episode, waiting on an event loop."""
         judge = await asyncio.wrap_future(self.judge) if isinstance(self.judge, Future) else self.judge
         return await asyncio.to_thread(self._paid, judge)  # which may encode passages
 
@@ -81,7 +80,7 @@ def _open_encoder(name: str, query_prefix: str, passage_prefix: str, device: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scorer:
-    """A scorer that pays episodes by a preset, and by what its judge says of the answers, if it has one."""
+    """Scores episodes by a reward preset, and by what its judge says of the answers, if it has one."""
 
     preset: RewardPreset | None = None
     """The reward preset; None: the one that each question names."""
@@ -96,9 +95,9 @@ class Scorer:
     def begin(self, given: ToScore) -> Pending:
         """Read an episode and ask the judge.
 
-        Episodes that are begun before the first reward is asked for are judged at once. Raises as `read_transcript`
-        does, and `InvalidInput` when a judge is to be asked and the question is not known. No judge is asked about
-        choices: their letters are compared.
+        Episodes that are begun before the first reward is asked for are judged at the same time. Raises what
+        `read_transcript` raises, and `InvalidInput` when a judge is needed and the question is not known. Choices need
+        no judge, since their letters are compared.
         """
         truth = given.truth
         protocol = self.protocol or truth.protocol
@@ -113,21 +112,22 @@ class Scorer:
         judge: Future[float] | float | None = given.judge
         if judge is None and self.judge is not None and not truth.correct_options:
             question = given.question or _asked(given.messages, protocol)
-            judge = judge_desk(self.judge).score(Judged(question=question, answer=episode.answer, golds=truth.golds))
+            judge = open_thread_safe_judge(self.judge).score(
+                Judged(question=question, answer=episode.answer, golds=truth.golds)
+            )
         return Pending(
             episode=episode, truth=truth, preset=preset, judge=judge, nearest=given.nearest, search=self.search
         )
 
     def score(self, episodes: Sequence[ToScore]) -> list[Reward]:
-        """Return what episodes are paid. All are judged at once."""
+        """Return the rewards of episodes, all of which are judged at the same time."""
         return [pending.reward() for pending in [self.begin(each) for each in episodes]]
 
 
 @cache
 def scorer_of(preset: str | None, protocol: str | None = None) -> Scorer:
-    """Make the scorer of a reward preset, by name, or of a training preset's YAML file, with its judge and its encoder.
-
-    None: each question's own preset. Raises `InvalidInput`.
+    """Return the scorer of a reward preset, by name, or of a training preset's YAML file, with its judge and its
+    encoder. With None each question's own preset is used. Raises `InvalidInput`.
     """
     if preset is None:
         return Scorer(protocol=protocol)
@@ -138,7 +138,7 @@ def scorer_of(preset: str | None, protocol: str | None = None) -> Scorer:
 
 
 def scorer_of_training(preset: TrainPreset) -> Scorer:
-    """Make the scorer for a training and for the evaluation of what came of it."""
+    """Return the scorer for a training, and for the evaluation of the trained model."""
     return Scorer(preset=preset.reward, protocol=preset.protocol, judge=preset.judge, search=preset.retrieval)
 
 
@@ -178,10 +178,8 @@ def read_episode(
     text: str, truth: Any, known: Mapping[str, Any], *, protocol: str | None, tokens: int | None
 ) -> ToScore:
     """Read an episode from a framework's columns: what followed the prompt as one text, or its messages in
-    `transcript`.
-
-    `truth`: as in `read_truth`. `known`: `question`, `retrieved_titles`, `judge` and `read` (an `Episode`), as far as
-    they are.
+    `transcript`. `truth` is as in `read_truth`. `known` may have `question`, `retrieved_titles`, `judge` and `read` (an
+    `Episode`).
     """
     gold, transcript, seen = read_truth(truth), known.get("transcript"), known.get("read")
     return ToScore(

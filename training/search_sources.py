@@ -1,6 +1,4 @@
-"""The opening of what agents search in training and evaluation: a corpus, or the documents and paragraphs of finished
-runs.
-"""
+"""Open what agents search in training and evaluation: a corpus, or the documents and paragraphs of finished runs."""
 
 from __future__ import annotations
 
@@ -28,13 +26,13 @@ def open_training_environment(
     kg: Path | str | None = None,
     top_k: int = 5,
 ) -> Environment:
-    """Open what a protocol's agent searches.
+    """Open what a protocol's agents search.
 
-    `documents`: finished runs, or one corpus: an index, or a file of passages. Questions over their own paragraphs
-    search all paragraphs of their runs. `search`: how it is searched; None: as the index says. For the web and for a
-    server no documents are read. `kg`: a graph's folder, or the URL of a server that has one. Raises `InvalidInput` for
-    what is missing, be it a back end or a live tool's key, or cannot be searched so, and `RetrievalError` for a missing
-    package, model or index, and for a damaged graph.
+    `documents` are finished runs, or one corpus: an index, or a file of passages. Questions over their own paragraphs
+    search all paragraphs of their runs. `search` says how it is searched, by default as the index says. For the web and
+    for a server no documents are read. `kg` is a graph's folder, or the URL of a server that has one. Raises
+    `InvalidInput` for what is missing, such as a back end or a live tool's key, or cannot be searched so, and
+    `RetrievalError` for a missing package, model or index, and for a damaged graph.
     """
     grammar, search = asking_of(protocol), search or EnvironmentConfig()
     kg = kg if grammar.searches == "graph" else None
@@ -76,12 +74,15 @@ def _are_runs(documents: Sequence[Path]) -> bool:
     """Raises `InvalidInput` for several corpora, or a mixture."""
     runs = [(path / MANIFEST).is_file() for path in documents]
     if not all(runs) and len(documents) > 1:
-        raise InvalidInput("expected finished runs, or one corpus", file=documents[runs.index(False)])
+        raise InvalidInput(
+            "expected finished runs, or one corpus; not both, and not several corpora",
+            file=documents[runs.index(False)],
+        )
     return all(runs)
 
 
 def documents_of_runs(folders: Sequence[Path]) -> Iterator[Document]:
-    """Read the documents and the questions' paragraphs of finished runs. Raises as `open_runs` does."""
+    """Read the documents and the questions' paragraphs of finished runs. Raises what `open_runs` raises."""
     for run in open_runs(folders):
         for source in run.rows("documents", SourceDocument):
             yield source.document

@@ -1,4 +1,5 @@
-"""Episodes as tokens, while they are made: what the model sampled and what it was given to read, with the loss mask.
+"""Collect an episode's tokens while it is made: what the model sampled and what it was given to read, with the loss
+mask.
 
     prompt_ids   system prompt, question, heading of the agent's turn
     ids          agent's turn <|im_end|>    tool turn, heading    agent's turn <|im_end|>    …
@@ -26,7 +27,7 @@ GoOn = Callable[[list[int], int, Sequence[str]], Awaitable[Continuation]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutLimits:
-    """Where an episode ends."""
+    """The limits that end an episode."""
 
     max_tokens: int
     """Most tokens of everything after the prompt, results included."""
@@ -47,7 +48,7 @@ def limits_of(numbers: Any, max_tokens: int) -> RolloutLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEpisode:
-    """A finished episode. All lists but `prompt_ids` have the same length and are never empty."""
+    """A finished episode as tokens. All lists but `prompt_ids` have the same length and are never empty."""
 
     prompt_ids: list[int]
     ids: list[int]
@@ -64,21 +65,23 @@ class TokenEpisode:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation in which the agent took part."""
+        """Return the messages of the conversation in which the agent took part."""
         return self.run.messages
 
     @property
     def failed(self) -> bool:
-        """Whether a search ended the episode, by no fault of the agent's: it is paid nothing, and counts in no mean."""
+        """Tell whether a failing search ended the episode, by no fault of the agent's: it gets no reward, and counts in
+        no mean.
+        """
         return self.run.stop == "failed"
 
     def without_loss(self) -> TokenEpisode:
-        """Return the same episode, of which no token is trained."""
+        """Return the same episode with no token trained."""
         return replace(self, mask=[0] * len(self.ids), logprobs=[0.0] * len(self.ids))
 
 
 class TokenWriter:
-    """One episode under way: a model client to `run_episode`, a sequence of tokens to the trainer."""
+    """An episode in progress, which is a model client to `run_episode` and a sequence of tokens to the trainer."""
 
     def __init__(
         self,
@@ -96,12 +99,12 @@ class TokenWriter:
         self._measured: tuple[str | None, list[int]] = None, []
 
     def measure(self, content: str) -> int:
-        """Length in tokens of a tool turn, with the marks around it and the heading of the next turn."""
+        """Return the length of a tool turn in tokens, with the marks around it and the heading of the next turn."""
         self._measured = content, observation_ids(self._tokenizer, content)
         return len(self._measured[1])
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
-        """The agent's next turn. Raises `ContextOverflow` when there is no room left for one."""
+        """Return the agent's next turn. Raises `ContextOverflow` when there is no room left for one."""
         if self.ids:
             self._append(self._given(request))
         room = min(self._limits.max_tokens - len(self.ids) - 1, self._longest(request))  # one is for the turn's end

@@ -1,4 +1,6 @@
-"""The model that a training begins with: a folder, a name that transformers knows, or `smollm2` from its package."""
+"""Load the model that a training begins with: a folder, a name that transformers knows, or `smollm2` from its
+package.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,15 @@ PACKAGED = "smollm2"
 
 
 def base_model(name: str) -> str:
-    """Return what transformers loads for a base model. `smollm2` is converted once and kept in the user's cache.
-
-    Raises `InvalidInput` for a folder without a model and for a name that is neither here nor can be fetched.
+    """Return what transformers loads for a base model. `smollm2` is converted once and stored in the user's cache.
+    Raises `InvalidInput` for a folder without a model and for a name that is neither here nor can be downloaded.
     """
     if name == PACKAGED:
         return str(packaged_weights())
     path = Path(name)
     if path.is_dir():
         if not (path / "config.json").is_file():
-            raise InvalidInput("holds no model (config.json, weights, tokenizer)", file=path)
+            raise InvalidInput("holds no model (config.json, weights, tokenizer); give a folder that does", file=path)
         return str(path)
     if path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
         raise InvalidInput(f"no such folder; give one with a model, a model's name, or {PACKAGED}", file=path)
@@ -71,7 +72,7 @@ def packaged_weights() -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """A model with its tokenizer, ready for our conversations."""
+    """A model with its tokenizer, prepared for our conversations."""
 
     name: str
     tokenizer: Any
@@ -82,9 +83,8 @@ class Base:
     """ChatML tokens that the model's tokenizer did not know. They have weights, which nothing has trained."""
 
     def check_learns(self, config: TrainerConfig) -> None:
-        """Check that the added tokens are learnt.
-
-        Raises `InvalidInput` when tokens were added and adapters are all that would be trained and kept.
+        """Raise `InvalidInput` when tokens were added and only adapters, which cannot learn them, would be trained and
+        saved.
         """
         if self.added and config.lora is not None:
             raise InvalidInput(
@@ -95,10 +95,11 @@ class Base:
 
 
 def load_base(name: str, *, attention: str | None = None) -> Base:
-    """Load a model to train or to evaluate. Both ChatML tokens are added where its tokenizer does not know them.
+    """Load a model to train or to evaluate.
 
-    The end of a turn begins as a copy of the token by which the model ended its texts so far, the start of one as the
-    mean of all tokens. Raises `InvalidInput` when there is no such model, or its tokenizer changes text.
+    Both ChatML tokens are added where its tokenizer does not know them. The end of a turn is initialised as a copy of
+    the token by which the model ended its texts so far, the start of one as the mean of all tokens. Raises
+    `InvalidInput` when there is no such model, or its tokenizer changes text.
     """
     tokenizer, model = _tokenizer(name), load_model(name, attention=attention)
     known, ended_with = len(tokenizer), tokenizer.eos_token_id
@@ -111,9 +112,8 @@ def load_base(name: str, *, attention: str | None = None) -> Base:
 
 
 def open_checkpoint(folder: str, ledger: Ledger) -> CheckpointClient:
-    """Open a folder's model in this process to answer requests, on the accelerator where there is one.
-
-    Raises as `load_base` does.
+    """Open a folder's model in this process to answer requests, on the accelerator where there is one. Raises what
+    `load_base` raises.
     """
     import torch
 
@@ -124,7 +124,7 @@ def open_checkpoint(folder: str, ledger: Ledger) -> CheckpointClient:
 
 
 def load_tokenizer(name: str) -> Any:
-    """Load a model's tokenizer, made ready for our conversations. Raises `InvalidInput` when that cannot be done."""
+    """Load a model's tokenizer, prepared for our conversations. Raises `InvalidInput` when that is impossible."""
     tokenizer = _tokenizer(name)
     _make_ready(tokenizer, name)
     return tokenizer
@@ -141,17 +141,27 @@ def load_own_tokenizer(name: str) -> Any:
     return tokenizer
 
 
+_FETCH_AGAIN = "fetch or copy its files again, or take another model"
+
+
+def _reason_of(error: Exception) -> str:
+    """The first line of what transformers says."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
 def _tokenizer(name: str) -> Any:
     from transformers import AutoTokenizer
 
     folder = Path(name)
     # Where config.json names a model, transformers would make an empty tokenizer of its kind.
     if folder.is_dir() and not any((folder / file).is_file() for file in _TOKENIZER_FILES):
-        raise InvalidInput(f"holds no tokenizer ({', '.join(_TOKENIZER_FILES)})", file=name)
+        raise InvalidInput(f"holds no tokenizer ({', '.join(_TOKENIZER_FILES)}); copy the model's there", file=name)
     try:
         return AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
-        raise InvalidInput("its tokenizer cannot be loaded", file=name) from error
+        raise InvalidInput(
+            f"its tokenizer cannot be loaded ({_reason_of(error)}); {_FETCH_AGAIN}", file=name
+        ) from error
 
 
 def _make_ready(tokenizer: Any, name: str) -> None:
@@ -177,9 +187,8 @@ def _give_weights(model: Any, tokenizer: Any, added: Sequence[str], known: int, 
 
 
 def load_model(name: str, *, attention: str | None = None) -> Any:
-    """Load a causal language model in float32: what trains in bfloat16 keeps its weights in full precision.
-
-    `attention`: the kernel, as `training.config.Attention`. Raises `InvalidInput` when there is no such model, or no
+    """Load a causal language model in float32, since training in bfloat16 keeps its weights in full precision.
+    `attention` is the kernel, as `training.config.Attention`. Raises `InvalidInput` when there is no such model, or no
     such kernel.
     """
     import torch
@@ -190,4 +199,4 @@ def load_model(name: str, *, attention: str | None = None) -> Any:
     except ImportError as error:
         raise InvalidInput(f"{attention} is not installed here; install it, or take sdpa", field="attention") from error
     except (OSError, ValueError, json.JSONDecodeError) as error:
-        raise InvalidInput("its weights cannot be loaded", file=name) from error
+        raise InvalidInput(f"its weights cannot be loaded ({_reason_of(error)}); {_FETCH_AGAIN}", file=name) from error

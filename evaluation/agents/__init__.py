@@ -57,7 +57,7 @@ _LIST = "Several answers are asked for: give all of them, with semicolons betwee
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTools:
-    """The tools with which an agent answers one question."""
+    """The tools with which an agent answers one question: its model, its documents and perhaps a knowledge graph."""
 
     environment: Environment
     """What the agent searches. Its `top_k` is the number of passages that a search shows."""
@@ -70,7 +70,7 @@ class AgentTools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRun:
-    """What an agent did on one question."""
+    """What an agent did on one question: its messages, searches, calls and answer."""
 
     answer: str
     """The agent's answer; empty when it gave none."""
@@ -89,7 +89,7 @@ class AgentRun:
 
     @property
     def context_tokens(self) -> int:
-        """Tokens of all that the agent was given to read."""
+        """Return the number of tokens of everything that the agent was given to read."""
         if self.browse is not None:
             return sum(call.tokens for call in self.browse.calls)
         return sum(search.context_tokens for search in self.searches)
@@ -97,7 +97,7 @@ class AgentRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """One way to answer questions by searching."""
+    """The declaration of an agent: its name, its settings, and the function that answers a question by searching."""
 
     name: str
     config: type[Any]
@@ -119,9 +119,8 @@ class Agent:
     """
 
     def check_graph(self, has_graph: bool) -> None:
-        """Check that a knowledge graph is there if the agent needs one.
-
-        Raises `InvalidInput` when it is missing, or given in vain.
+        """Raise `InvalidInput` when the agent needs a knowledge graph and there is none, or when there is one that it
+        does not use.
         """
         if self.searches == "graph" and not has_graph:
             raise InvalidInput(f"{self.name} searches a knowledge graph too; give one", field="--kg")
@@ -130,7 +129,9 @@ class Agent:
 
 
 def load_agent(name: str) -> Agent:
-    """Load the declaration of an agent. Raises `InvalidInput`, with the list of agents, for an unknown name."""
+    """Load the declaration of an agent by its name. Raises `InvalidInput`, with the list of agents, for an unknown
+    name.
+    """
     if name in AGENTS:
         return import_module(f"{__name__}.{name}").AGENT
     protocol_agents = import_module(f"{__name__}.protocol_agents").AGENTS
@@ -140,10 +141,10 @@ def load_agent(name: str) -> Agent:
 
 
 def ask_for(question: Question, protocol: str) -> str:
-    """Write a question as an agent is asked it.
+    """Return the text of a question as an agent is given it.
 
-    How options are chosen is added, unless the rules of its protocol say so; that several answers are wanted is added,
-    too.
+    It says how options are to be chosen, unless the rules of the agent's protocol say so, and that several answers are
+    wanted where they are.
     """
     if question.kind == "options" and protocol != R_SEARCH.name:
         return f"{question.question}\n{_CHOOSE}"

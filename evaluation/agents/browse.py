@@ -31,7 +31,7 @@ from trailforge.schemas import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowseAgentConfig:
-    """How a research agent is asked, and how far it may go."""
+    """Settings of a research agent: how the model is prompted, and how many calls and tokens an episode may take."""
 
     writing: Writing = "native"
     """How the agent writes its calls. `native` offers tools to a server that takes them; `tags` puts calls in the text,
@@ -69,7 +69,7 @@ class BrowseAgentConfig:
             raise InvalidInput("has to be twice turn_tokens or more", field="max_tokens")
 
     def episode(self, top_k: int) -> BrowseConfig:
-        """Return these settings in the form in which the episode loop takes them."""
+        """Return these settings as the configuration of the episode loop, with `top_k` results a search."""
         return BrowseConfig(
             writing=self.writing,
             context=read_rule(self.context),
@@ -85,7 +85,9 @@ class BrowseAgentConfig:
 
 
 async def run(question: str, tools: AgentTools, config: BrowseAgentConfig) -> AgentRun:
-    """Run one episode. Raises `InvalidInput` where there are no pages to open, or the model is asked in one text."""
+    """Run one episode. Raises `InvalidInput` where there are no pages to open, or where the model takes only a single
+    text and no chat.
+    """
     environment, asker = tools.environment, tools.asker
     if environment.pages is None:
         raise InvalidInput(f"{BROWSE} opens pages; give an index, documents or a search server (not the web itself)")
@@ -107,7 +109,7 @@ async def run(question: str, tools: AgentTools, config: BrowseAgentConfig) -> Ag
 
 
 def record_run(done: BrowseRun) -> AgentRun:
-    """Return an episode as agents return what they did."""
+    """Convert an episode of the research loop to the record that every agent returns."""
     return AgentRun(
         answer=done.answer,
         stop=done.stop,
@@ -119,7 +121,7 @@ def record_run(done: BrowseRun) -> AgentRun:
 
 
 def plain_messages(record: BrowseRecord) -> tuple[Message, ...]:
-    """Return the conversation as plain turns, for readers of text: native calls stand in each turn as tags would write
+    """Return the conversation as plain text turns; native tool calls are written in each turn as tags would write
     them.
     """
     return tuple(

@@ -1,4 +1,6 @@
-"""What agents without a protocol of ours share: how they search and ask, and how their answers are read."""
+"""Share between agents that use no protocol of ours how they search, how they call the model, and how their answers are
+read.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ class Recorder:
         self._tools = tools
 
     def run(self, answer: str, stop: AgentStop, messages: Iterable[Message]) -> AgentRun:
-        """Return all that was done as one run."""
+        """Return everything recorded so far as one run with this answer."""
         return AgentRun(
             answer=answer,
             stop=stop,
@@ -56,7 +58,9 @@ class Recorder:
         )
 
     def recorded(self, respond: Respond, show: Callable[[Observation], str]) -> Respond:
-        """Return tools that record every search. `show`: writes what was found as a model is given it."""
+        """Return a search tool that works as `respond` does and records every search; `show` writes results as the
+        model is given them.
+        """
 
         async def respond_recorded(search: Search) -> Observation:
             with timing() as clock:
@@ -71,7 +75,7 @@ class Recorder:
         return respond_recorded
 
     async def search_documents(self, question: str, query: str) -> Observation:
-        """Search the documents alone. Raises what the tools raise."""
+        """Search the documents alone and record it. Raises what the tools raise."""
 
         async def respond(search: Search) -> Observation:
             return await self._tools.environment.search_documents(question, search, self._tools.asker.meter)
@@ -101,13 +105,15 @@ class Recorder:
         return show(await self.recorded(respond, show)(search))
 
     async def ask(self, prompt: str, *, purpose: str, sampling: Sampling) -> Reply:
-        """Make a call beside the conversation."""
+        """Make and record a model call that is not part of the conversation."""
         reply = await self._complete(prompt, purpose=purpose, sampling=sampling, is_turn=False)
         self.calls.append(AgentCall(purpose=purpose, prompt=prompt, reply=reply.text, is_cut=reply.is_cut))
         return reply
 
     async def turn(self, prompt: str | Sequence[ChatTurn], *, purpose: str, sampling: Sampling) -> Reply:
-        """Make a turn of the conversation. `prompt`: all of it so far, in the style of the model."""
+        """Make and record a turn of the conversation. `prompt` is the whole conversation so far, as text or as chat
+        turns.
+        """
         return await self._complete(prompt, purpose=purpose, sampling=sampling, is_turn=True)
 
     async def _complete(
@@ -130,7 +136,7 @@ class Recorder:
 
 
 def record_search(search: Search, found: Observation, *, context_tokens: int, seconds: float) -> AgentSearch:
-    """Write down a search and what it brought, as it is stored. `seconds`: 0.0 where they are not known."""
+    """Return the stored record of a search and its results; `seconds` is 0.0 where they are not known."""
     made = [source for each in found.passages if isinstance(each, MadePassage) for source in each.sources]
     return AgentSearch(
         query=search.query,
@@ -154,12 +160,14 @@ def check_documents(tools: AgentTools, agent: str) -> None:
 
 
 def sampling_of(temperature: float, top_p: float, max_tokens: int, *stop: str, **rare: Any) -> Sampling:
-    """Put together how a reply is sampled. `rare`: as in `Sampling.rare`."""
+    """Return the sampling settings of a reply. `rare` holds settings that few servers know, as in `Sampling.rare`."""
     return Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens, stop=stop, **rare)
 
 
 def document_text(found: Observation) -> str:
-    """Write one line for each passage. Nothing in it can pose as a mark of an agent or of a chat template."""
+    """Write the passages as one line each, with anything escaped that could pose as a tag of an agent or of a chat
+    template.
+    """
     return "\n".join(passage_lines(found.passages)) or NO_DOCUMENTS
 
 
@@ -173,10 +181,10 @@ def fact_text(found: Observation, facts: Sequence[str] = ()) -> str:
 def with_facts(
     passages: Sequence[Passage], led: Mapping[str, Sequence[str]], room: int | None, count: Callable[[str], int]
 ) -> tuple[tuple[Passage, ...], list[str]]:
-    """Return the passages with the facts by which they were found (`led`: by the passages' ids), each fact once.
+    """Return the passages with the facts by which they were found, each fact once.
 
-    As many as fit together into `room` tokens are taken, in their order; of one passage, as many of its facts as fit.
-    None: all of them.
+    `led` has the facts by the ids of passages. As many passages as fit together into `room` tokens are taken, in order,
+    each with as many of its facts as fit; None means all.
     """
     for most in range(len(passages), 0, -1):
         kept = tuple(passages[:most])
@@ -191,9 +199,9 @@ def with_facts(
 
 
 def facts_of(found: FoundPassage) -> list[str]:
-    """Return the facts that led to a passage, as far as they say more than it does.
+    """Return the facts that led a graph back end to a passage, where they say more than the passage itself.
 
-    In `hippo_rag_plain` and `hyper_graph_rag_plain` they are the passage's own sentences; other back ends name none.
+    For `hippo_rag_plain` and `hyper_graph_rag_plain` they are the passage's own sentences; other back ends give none.
     """
     why, passage = found.why, found.passage
     if why.startswith(_STATES):
@@ -206,9 +214,8 @@ def facts_of(found: FoundPassage) -> list[str]:
 
 
 def note_finds(documents: Retriever | None, noted: list[FoundPassage]) -> Retriever | None:
-    """Return the same retriever, which adds to `noted` what its index finds.
-
-    A retriever without an index adds nothing.
+    """Wrap a retriever so that it also adds to `noted` everything that its index finds. A retriever without an index
+    adds nothing.
     """
     if isinstance(documents, BudgetedRetriever):
         return replace(documents, retriever=cast(Retriever, note_finds(documents.retriever, noted)))
@@ -241,12 +248,12 @@ class _Noting:
 
 
 def triple_line(triple: Sequence[str]) -> str:
-    """Write a triple as one line."""
+    """Write a triple (subject, relation, object) as one line."""
     return f"({' | '.join(map(one_line, triple))})"
 
 
 def boxed_answer(text: str) -> str:
-    """Return what the last `\\boxed{}` of a text holds, with `\\text{}` within it taken off; empty without a box."""
+    r"""Return the content of the last `\boxed{}` in a text, with a `\text{}` inside it removed; empty without a box."""
     start = text.rfind(_BOX)
     if start < 0:
         return ""
@@ -267,7 +274,7 @@ def read_final_answer(text: str) -> str:
 
 
 def build_exchange(prompt: str, reply: str) -> tuple[Message, Message]:
-    """Write a conversation of one question and one reply."""
+    """Return a conversation of one user turn and one assistant turn."""
     return (
         Message(role="user", content=prompt, train=False),
         Message(role="assistant", content=reply, train=True),
@@ -275,7 +282,7 @@ def build_exchange(prompt: str, reply: str) -> tuple[Message, Message]:
 
 
 def read_verdict(reply: str) -> bool:
-    """Say whether an analysis concludes with Yes. Its last yes or no counts; without one it is no."""
+    """Return whether an analysis concludes with Yes: its last "yes" or "no" counts, and without either it is no."""
     found = _VERDICT.findall(reply)
     return bool(found) and found[-1].lower() == "yes"
 

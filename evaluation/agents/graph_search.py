@@ -1,4 +1,5 @@
-"""GraphSearch (Yang et al., 2025; RAGSearch, figures 8 to 12): a question taken apart twice, for texts and for triples.
+"""GraphSearch (Yang et al., 2025; RAGSearch, figures 8 to 12): decompose a question twice, to search texts and to
+search triples.
 
     background      what the question itself finds, summed up for either channel
     each channel    decompose; for each sub-query: fill in what is known, search, sum up, answer
@@ -10,10 +11,10 @@ The prompts are ours, or with `prompt: published` RAGSearch's figures 8 to 12; t
 background beside both channels, which repeat some of it. What differs:
 
 - Their code writes further queries where the verdict is Yes; their prompts, and we, where it is No.
-- They ask the model once more to put earlier answers in the place of `#k`; here the code does.
+- They ask the model once more to put earlier answers in place of `#k`; here the code does.
 - A decomposition that cannot be read is asked for once more. A channel that is lost all the same is left out with its
   draft, and its last call has the purpose `graph_search_..._lost`; without either channel the episode is malformed.
-- Further queries that are triples are searched for as those of the decomposition are; theirs go out as they stand.
+- Further queries that are triples are searched for as those of the decomposition are; theirs go out as they are.
 - By default the answer is asked for in a box (`GraphSearchConfig.boxed`), and drafts say what the context lacks.
 
 The authors' channel of triples reads entities and relations alone, RAGSearch's the same passages as that of texts. Ours
@@ -117,7 +118,7 @@ class GraphSearchConfig:
 
     @property
     def asks_for_box(self) -> bool:
-        """Whether the final answer is asked for in a box."""
+        """Tell whether the final answer is asked for in a box."""
         return self.boxed and self.prompt == "ours"
 
 
@@ -131,10 +132,8 @@ class _Asked:
 
 
 async def run(question: str, tools: AgentTools, config: GraphSearchConfig) -> AgentRun:
-    """Run the workflow on one question.
-
-    `messages` of the run is its last call, and `calls` are all others. Raises as `Agent.run` does. A prompt that no
-    longer fits the model's context ends the episode (`too_long`), unless it is the first.
+    """Run the workflow on one question; the run's `messages` are its last call, `calls` are all others. Raises what
+    `Agent.run` raises. A prompt longer than the model's context ends the episode as `too_long`, unless it is the first.
     """
     check_documents(tools, "graph_search")
     workflow = _Workflow(question, tools, config)
@@ -324,7 +323,7 @@ def read_expanded_triples(reply: str) -> list[str]:
 
 
 def read_bars(text: str) -> list[Labels]:
-    """Read a text that is nothing but triples `(a | b | c)`, with commas where there are no bars."""
+    """Read a text that consists only of triples `(a | b | c)`, perhaps with commas for bars; returns the triples."""
     text = text.strip()
     if not (text.startswith("(") and text.endswith(")")):
         return []
@@ -351,15 +350,12 @@ def read_answer_line(reply: str) -> str:
 
 
 def unknown_entities(triples: Sequence[Labels]) -> list[int]:
-    """Return the numbers of the entities that are still to be named, in order of appearance."""
+    """Return the numbers of the entities that are still unknown (`Entity#k` in a triple), in order of appearance."""
     return list(dict.fromkeys(int(number) for triple in triples for part in triple for number in _ENTITY.findall(part)))
 
 
 def read_entities(reply: str, unknown: Sequence[int]) -> dict[int, str]:
-    """Read the names, by number, of the entities that were asked for.
-
-    A name without a number is that of the only one asked for.
-    """
+    """Read the names of the unknown entities by number; a name without a number counts where only one was asked for."""
     named = {int(number): read_answer_line(name.rstrip(" *`_")) for number, name in _NAMED.findall(reply)}
     lines = [line for line in reply.splitlines() if line.strip()]
     if len(unknown) == len(lines) == 1 and not _ENTITY.search(reply):
@@ -368,7 +364,7 @@ def read_entities(reply: str, unknown: Sequence[int]) -> dict[int, str]:
 
 
 def with_names(triples: Sequence[Labels], names: Mapping[int, str]) -> tuple[Labels, ...]:
-    """Return triples with the known names in the place of `Entity#k`."""
+    """Return the triples with known names in place of `Entity#k`."""
     return tuple(Labels(*(_filled(part, names) for part in triple)) for triple in triples)
 
 
@@ -377,7 +373,9 @@ def _filled(text: str, names: Mapping[int, str]) -> str:
 
 
 def search_of(triples: Sequence[Labels]) -> Search:
-    """Return the search for triples: their words without what is not known, their known entities, their relations."""
+    """Return the search for these triples: their words without unknown entities, their known entities and their
+    relations.
+    """
     ends = (end for triple in triples for end in (triple.head, triple.tail))
     words = (_ENTITY.sub(" ", " ".join(triple)) for triple in triples)
     return Search(

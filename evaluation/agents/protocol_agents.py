@@ -1,4 +1,6 @@
-"""Every protocol of `protocols` as an agent: one conversation by `run_episode`, in our words or the published ones."""
+"""Make an agent of each protocol in `protocols`: one conversation by `run_episode`, prompted in our words or in the
+published ones.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from trailforge.schemas import InvalidInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolAgentConfig:
-    """How an agent of a protocol is asked. Five searches are RAGSearch's (appendix B)."""
+    """Settings of an agent that follows a protocol. The default of five searches is RAGSearch's (appendix B)."""
 
     prompt: Literal["ours", "published"] = "ours"
     """Which prompts are used. `published`: those with which released checkpoints were trained
@@ -63,7 +65,9 @@ class ProtocolAgentConfig:
 
 
 async def run_protocol(question: str, tools: AgentTools, config: ProtocolAgentConfig, *, protocol: str) -> AgentRun:
-    """Run one episode. Raises `InvalidInput` for tools or published words that the protocol does not have."""
+    """Run one episode of a protocol. Raises `InvalidInput` when the protocol lacks the tools, or has no published
+    prompt where that is asked for.
+    """
     grammar = _grammar(protocol, tools, config)
     tools.environment.check(grammar)
     asker, recorder = tools.asker, Recorder(tools)

@@ -1,4 +1,5 @@
-"""The prompts and results that released checkpoints were trained with, word for word. Nothing of them stands elsewhere.
+"""The prompts and the layout of results with which released checkpoints were trained, word for word; no other file
+repeats them.
 
 Search-R1 (Jin et al., 2025): github.com/PeterGriffinJin/Search-R1 at a14dc3a, `scripts/data_process/nq_search.py` (user
 turn) and `search_r1/llm_agent/generation.py` (results, what an unreadable turn is told). Apache License 2.0.
@@ -98,7 +99,9 @@ MSEARCHER_SYSTEM = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedGrammar(Grammar):
-    """A protocol as its released agents know it. Turns are read as their authors' loop reads them."""
+    """A protocol as its released agents know it: with the published prompt, and turns read as the authors' loop reads
+    them.
+    """
 
     user: str
     """The user turn, with `{question}` in it."""
@@ -121,7 +124,9 @@ class PublishedGrammar(Grammar):
         return self.user.replace("{question}", question)
 
     def parse_turn(self, text: str, *, strict: bool = False) -> Turn:
-        """Read the first search or answer that is closed, whatever stands around it. Raises `MalformedReply`."""
+        """Read the first search or answer in a turn whose tag is closed, ignoring the text around it. Raises
+        `MalformedReply` when there is none.
+        """
         text += self.missing_end(text)
         starts = {name: text.find(f"<{name}>") for name in (self.search_tag, "answer")}
         closed = [
@@ -140,25 +145,27 @@ class PublishedGrammar(Grammar):
         return Turn(thought=thought, search=self.read_search(body)[0])
 
     def render_result(self, observation: Observation) -> str:
-        """Write a tool turn, as `Grammar.render_result` does, in the published form."""
+        """Write search results for the model as `Grammar.render_result` does, in the published layout."""
         if observation.message:
             return observation.message
         result = shorten(self.write_result(observation), self.result_tokens)
         return self.result_form.replace("{result}", result)
 
     def result_segment(self, result: str) -> str:
-        """Write what stands between two turns, as `Grammar.result_segment` does."""
+        """Write the text between two turns of the model, as `Grammar.result_segment` does."""
         if self.invalid and result == self.invalid:
             return f"\n{result}\n"
         return self.segment.replace("{result}", result)
 
     def refusal(self, problem: str) -> Observation:
-        """Write what an agent is told after a malformed turn: the same words whatever the problem."""
+        """Return the message that answers a malformed turn: the published words, which are the same whatever the
+        problem.
+        """
         return Observation(message=self.invalid)
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return the longest beginning of a text that has at most `limit` tokens, as they are estimated."""
+    """Return the longest beginning of a text that has at most `limit` estimated tokens."""
     if estimate_tokens(text) <= limit:
         return text
     low, high = 0, len(text)
@@ -175,7 +182,7 @@ def write_quoted_titles(observation: Observation) -> str:
 
 
 def write_knowledge(observation: Observation) -> str:
-    """Write a JSON object of the passages, each with the back end's score as its coherence."""
+    """Write the passages as a JSON object, each with the back end's score as its "coherence"."""
     results = [
         {"<knowledge>": one_line(f"{p.title}: {p.text}" if p.title else p.text), "<coherence>": round(p.score, 3)}
         for p in observation.passages
@@ -233,9 +240,8 @@ _PUBLISHED = {
 
 
 def published_grammar(protocol: str) -> PublishedGrammar:
-    """Return a protocol in its published words.
-
-    Raises `InvalidInput`, with the list of such protocols, when there is none.
+    """Return a protocol with its published prompt. Raises `InvalidInput`, with the list of protocols that have one, for
+    any other.
     """
     if protocol not in _PUBLISHED:
         raise InvalidInput(

@@ -1,4 +1,5 @@
-"""The prompts of agents without a protocol of ours as they are published, word for word, and nowhere else.
+"""The published prompts of Search-o1 and GraphSearch, agents that use no protocol of ours, word for word; no other file
+repeats them.
 
 Search-o1 (Li et al., 2025): RAGSearch, figures 5 to 7, which leave the examples of the authors' program out
 (github.com/sunnynexus/Search-o1 at 6ced48f, `scripts/prompts.py`, MIT License, Copyright (c) 2025 Xiaoxi Li). As there
@@ -8,7 +9,7 @@ GraphSearch (Yang et al., 2025): RAGSearch, figures 8 to 12, which are those of 
 (github.com/DataArcTech/GraphSearch at 1f93676, `deepsearch/prompts.py`, Apache License 2.0). Its other calls, which sum
 up what was found and answer sub-queries, are printed nowhere in RAGSearch: they are asked in our words.
 
-Values are put in the place of `{{name}}`; figures write `{name}`, and `{{` for a brace.
+Values are put in place of `{{name}}`; figures write `{name}`, and `{{` for a brace.
 """
 
 from __future__ import annotations

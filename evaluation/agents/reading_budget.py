@@ -1,4 +1,4 @@
-"""A budget for what an agent reads of a search, in tokens of its own tokenizer, to which searches are cut.
+"""Limit how much an agent reads of each search to a number of tokens of its own tokenizer.
 
 count = open_tokenizer("Qwen/Qwen2.5-7B-Instruct")
 documents = BudgetedRetriever(documents, tokens=1024, count=count)        as many passages as fit, whatever is asked for
@@ -30,14 +30,16 @@ _COUNTED_TEXTS = 1 << 14
 
 
 class SearchClock:
-    """How long a search took, without the further searches by which a `BudgetedRetriever` finds what fits."""
+    """A clock for searches that leaves out the extra searches by which a `BudgetedRetriever` finds how many passages
+    fit.
+    """
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self.spans: list[_Span] = []
 
     def stop(self, began: float, ended: float) -> None:
-        """Add up how long the search took between these two times, as far as it counts."""
+        """Add to the clock the seconds between these two times, leaving out what does not count."""
         ends = sorted({began, ended, *(at for span in self.spans for at in span[:2] if began < at < ended)})
         for start, end in pairwise(ends):
             counted = [span.counts for span in self.spans if span.began <= start and end <= span.ended]
@@ -55,7 +57,9 @@ _clock: ContextVar[SearchClock | None] = ContextVar("clock", default=None)
 
 @contextmanager
 def timing() -> Iterator[SearchClock]:
-    """Time a search: all that the block and tasks within it retrieve, each as one."""
+    """Measure how long everything retrieved within a `with` block takes, tasks that it starts included, as if it were
+    one search.
+    """
     clock, began = SearchClock(), time.perf_counter()
     token = _clock.set(clock)
     try:
@@ -89,10 +93,9 @@ class _Retrieves:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetedRetriever:
-    """Another retriever of which a search shows so many tokens of passages.
+    """A retriever that returns another one's passages up to a number of tokens.
 
-    Passages are whole and in the order of that retriever. A first passage that is longer by itself is cut after a
-    sentence.
+    Passages stay whole and in order. A first passage that is longer than the limit is cut after a sentence.
     """
 
     retriever: Retriever
@@ -104,10 +107,10 @@ class BudgetedRetriever:
     """
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """Retrieve as `Retriever.retrieve` does, but ignore `k`.
+        """Return the passages for a query that fit the token limit; `k` is ignored.
 
-        A back end may give each kind of text its share of `k`, as passages and reports: so the largest `k` is taken of
-        which all that it finds fits, and not a beginning of a longer list.
+        A back end may divide `k` between kinds of text, such as passages and reports. So the largest `k` is used whose
+        results all fit, rather than the beginning of a longer list.
         """
         retrieve = _Retrieves(retriever=self.retriever, query=query)
         try:
@@ -167,10 +170,10 @@ class BudgetedRetriever:
 
 
 def open_tokenizer(name: str) -> CountTokens:
-    """Open a function that counts how many tokens a model's tokenizer, by its folder or name, makes of a text.
+    """Return a function that counts the tokens of a text by the tokenizer of this folder or name.
 
-    No marks are put around the text. Without a name, tokens are estimated. Raises `InvalidInput` where there is no such
-    tokenizer, or no package that reads it.
+    Special tokens at the ends are not counted. Without a name the tokens are estimated. Raises `InvalidInput` for an
+    unknown tokenizer, or when the package that reads it is missing.
     """
     if not name:
         return estimate_tokens
@@ -196,4 +199,6 @@ def load_tokenizer(name: str) -> Any:
         return AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError, KeyError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InvalidInput(f"no tokenizer there ({first})", file=name) from error
+        raise InvalidInput(
+            f"no tokenizer there ({first}); give the folder or name of a model that has one", file=name
+        ) from error

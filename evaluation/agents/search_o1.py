@@ -1,4 +1,5 @@
-"""Search-o1 (Li et al., 2025; RAGSearch, figures 5 to 7): reasoning that searches on demand, with a call that reads.
+"""Search-o1 (Li et al., 2025; RAGSearch, figures 5 to 7): a model that searches while it reasons; a separate call reads
+the results.
 
     user        the rules, and the question
     assistant   … <|begin_search_query|>who directed Avatar<|end_search_query|>                   } up to the limit
@@ -85,10 +86,10 @@ class SearchO1Config:
 
 
 async def run(question: str, tools: AgentTools, config: SearchO1Config) -> AgentRun:
-    """Run one conversation, with the calls that read for it beside it.
+    """Run one conversation, with the separate calls that read search results for it.
 
-    Raises as `Agent.run` does. A prompt that no longer fits the model's context ends the episode (`too_long`), unless
-    it is the first.
+    Raises what `Agent.run` raises. A prompt longer than the model's context ends the episode as `too_long`, unless it
+    is the first.
     """
     check_documents(tools, "search_o1")
     conversation = _Conversation(question, tools, config)
@@ -182,7 +183,9 @@ class _Conversation:
 
 
 def up_to_search(reply: Reply) -> str:
-    """Return the turn up to the end of its first search, which is closed where the server took its end off."""
+    """Return a turn up to the end of its first search, adding the closing tag that the server cut off as its stop
+    string.
+    """
     text = turn_text(reply)
     start = text.find(BEGIN_QUERY)
     if start < 0:
@@ -194,22 +197,24 @@ def up_to_search(reply: Reply) -> str:
 
 
 def query_of(turn: str) -> str:
-    """Return what a turn searches for at its end; empty when it does not search."""
+    """Return the query with which a turn ends; empty when it does not end with a search."""
     if not turn.endswith(END_QUERY):
         return ""
     return turn.removesuffix(END_QUERY).rpartition(BEGIN_QUERY)[2].strip() if BEGIN_QUERY in turn else ""
 
 
 def information_of(reply: str) -> str:
-    """Return what the reading call found: the text below its last heading, or that nothing helpful was found."""
+    """Return what the reading call extracted: the text below its last heading, or the sentence that nothing helpful was
+    found.
+    """
     _, heading, found = reply.rpartition(FOUND)
     return (heading and found.lstrip("*: \n").strip()) or NOTHING_HELPFUL
 
 
 def previous_steps(texts: Iterable[str]) -> str:
-    """Return turns and results, in order, as numbered steps without marks.
+    """Return the turns and search results so far as numbered steps without tags, for the reading call.
 
-    Of more than five steps, the first, the last four, and all searches and what they found are kept. A result is one
+    Of more than five steps, the first, the last four, and all searches with their results are kept. A result is one
     step, so that nothing in it can pose as another.
     """
     steps: list[tuple[str, bool]] = []

@@ -1,4 +1,4 @@
-"""Single shot: the question is searched for as it stands, once, and answered from what was found (RAGSearch, 5.2.1)."""
+"""Single shot: the question is searched for as it is, once, and answered from what was found (RAGSearch, 5.2.1)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trailforge.schemas import AgentStop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SingleShotConfig:
-    """How the one answer is sampled."""
+    """Settings of the single-shot agent: how its one answer is sampled."""
 
     answer_tokens: int = 2048
     """Most tokens of the reply, its reasoning included."""
@@ -30,9 +30,8 @@ class SingleShotConfig:
 
 
 async def run(question: str, tools: AgentTools, config: SingleShotConfig) -> AgentRun:
-    """Search once and answer once. A reply without a box is `malformed`, a cut one `too_long`.
-
-    Raises as `Agent.run` does.
+    """Search once with the question, and answer once from the results. A reply without a box is `malformed`, one that
+    was cut is `too_long`. Raises what `Agent.run` raises.
     """
     check_documents(tools, "single_shot")
     recorder = Recorder(tools)

@@ -1,5 +1,6 @@
-"""What came of an evaluation: measures of its episodes, tags of what went wrong, the table, comparisons, the
-report, and quotas for new questions."""
+"""Results of an evaluation: measures of its episodes, tags of what went wrong, the table, comparisons, the report, and
+quotas for new questions.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from trailforge.evaluation.results.table import CellEstimate as CellEstimate
     from trailforge.evaluation.results.table import EvaluationTable as EvaluationTable
     from trailforge.evaluation.results.table import TableRow as TableRow
+    from trailforge.evaluation.results.table import describe_malformed as describe_malformed
     from trailforge.evaluation.results.table import make_table as make_table
-    from trailforge.evaluation.results.table import tell_malformed as tell_malformed
     from trailforge.evaluation.results.timeline import describe_timeline as describe_timeline
 else:
     __getattr__, __dir__ = lazy_names(__name__)

@@ -1,4 +1,4 @@
-"""A comparison of two runs over the same questions: what differs, and whether it could be chance.
+"""Compare two runs over the same questions: by how much their measures differ, and whether that could be chance.
 
 comparison = compare(first, second)
 comparison.differences["contain_em"].low > 0     the second is better
@@ -30,7 +30,7 @@ _DRAWS_AT_ONCE = 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A measure of two runs over the questions for which both know it."""
+    """The difference of one measure between two runs, over the questions for which both know it."""
 
     questions: int
     first: float
@@ -89,8 +89,8 @@ def compare_episodes(
 ) -> Comparison:
     """Compare two runs, each of one agent over one back end with one model.
 
-    A question counts once, whatever its seeds: by the mean of its episodes, and as right when most of them are. Raises
-    `InvalidInput` where no question is in both, where one id has two questions, and as `metrics.by_question` does.
+    A question counts once, by the mean of its episodes over all seeds, and as right when most of them are. Raises
+    `InvalidInput` where no question is in both or one id has two questions, and what `metrics.by_question` raises.
     """
     left, right = by_question(first), by_question(second)
     names = [name for name in left if name in right]
@@ -123,9 +123,8 @@ def compare_episodes(
 def bootstrap_mean(
     episodes: Sequence[AgentEpisode], measure: Measure, *, resamples: int = 10_000
 ) -> tuple[float, float]:
-    """Estimate the percentile interval of a measure's mean: questions are drawn anew, each by the mean of its episodes.
-
-    Raises `ValueError` where the measure is known of no episode, and as `metrics.by_question`.
+    """Return a bootstrap percentile interval of a measure's mean; questions are resampled, each by the mean of its
+    episodes. Raises `ValueError` where the measure is known for no episode, and what `metrics.by_question` raises.
     """
     means = [mean_of(alike, measure) for alike in by_question(episodes).values()]
     return paired_bootstrap([value for value in means if value is not None], resamples=resamples)
@@ -134,9 +133,8 @@ def bootstrap_mean(
 def paired_bootstrap(
     differences: Sequence[float], *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> tuple[float, float]:
-    """Estimate the percentile interval of the mean of paired differences: questions are drawn anew, each with its pair.
-
-    Raises `ValueError` without differences.
+    """Return a bootstrap percentile interval of the mean of paired differences, one for each question. Raises
+    `ValueError` without differences.
     """
     if not differences:
         raise ValueError("no differences")
@@ -150,7 +148,7 @@ def paired_bootstrap(
 
 
 def mcnemar(pairs: Sequence[tuple[bool, bool]]) -> McNemar:
-    """Run McNemar's test on pairs that say whether the first, and whether the second, is right."""
+    """Run McNemar's test on pairs that say whether the first and whether the second run is right."""
     only_first = sum(one and not other for one, other in pairs)
     only_second = sum(other and not one for one, other in pairs)
     both = sum(one and other for one, other in pairs)
@@ -200,10 +198,10 @@ def _is_mostly_right(episodes: Sequence[AgentEpisode]) -> bool:
 
 
 def average_ranks(scores: Mapping[Competitor, Mapping[Cell, float]]) -> dict[Competitor, float]:
-    """Return the mean rank of each competitor over the cells, 1.0 for one that has the highest score in all.
+    """Return the mean rank of each competitor over the cells; 1.0 for one that has the highest score in all.
 
-    Competitors that tie in a cell all have the mean of the ranks that they share. Raises `InvalidInput` for one that
-    lacks a cell which another has, as ranks in different company do not compare.
+    Competitors that tie in a cell share the mean of their ranks. Raises `InvalidInput` for one that lacks a cell which
+    another has, since such ranks do not compare.
     """
     cells = list(dict.fromkeys(cell for of in scores.values() for cell in of))
     for competitor, of in scores.items():
@@ -254,8 +252,8 @@ def read_cells(text: str) -> dict[CellKey, list[AgentEpisode]]:
 def pair_cells(
     first: Mapping[CellKey, Sequence[AgentEpisode]], second: Mapping[CellKey, Sequence[AgentEpisode]]
 ) -> list[tuple[CellKey, CellKey]]:
-    """Pair the cells to compare: the only one of each side; else those of the same agent and back end, and of the same
-    model where there are several. Raises `InvalidInput` when there is no pair.
+    """Pair the cells to compare: the only cell of each side, or else those with the same agent and back end, and the
+    same model where there are several. Raises `InvalidInput` when there is no pair.
     """
     if len(first) == len(second) == 1:
         return [(next(iter(first)), next(iter(second)))]

@@ -1,4 +1,5 @@
-"""Quotas for new questions (`pipelines.sources.demand`) from what an agent fails at, without a second run.
+"""Derive quotas for new questions (`pipelines.sources.demand`) from the attempts at which an agent fails, without
+another run.
 
 Attempts are put together by what their questions are like, and by how they failed and over which back end where that is
 asked for. Cells in which more attempts fail than in all are weak; their quotas are in proportion to how often they do.
@@ -24,7 +25,7 @@ Bounds = tuple[float | None, float | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptGroup:
-    """Attempts on questions that are alike."""
+    """The attempts on all questions with the same traits."""
 
     hops: int | None = None
     shape: str = ""
@@ -37,18 +38,18 @@ class AttemptGroup:
 
     @property
     def fail_rate(self) -> float:
-        """The share that failed, as if two more attempts had been made, of which one failed: few attempts say
-        little.
+        """Return the share that failed, as if two more attempts had been made of which one failed; so a few attempts
+        weigh little.
         """
         return (self.failed + 1) / (self.asked + 2)
 
     @property
     def pass_rate(self) -> float:
-        """The share of the attempts that did not fail."""
+        """Return the share of the attempts that did not fail."""
         return round(1 - self.failed / self.asked, _ROUNDED)
 
     def quota(self, share: float) -> Quota:
-        """Return the quota that asks for more questions like these."""
+        """Return a quota that asks for questions with these traits, as `share` of all."""
         return Quota(
             share=_round(share),
             hops=self.hops,
@@ -62,10 +63,9 @@ class AttemptGroup:
 
 
 def read_attempts(folder: Path, named: str = "") -> tuple[str, list[AgentEpisode]]:
-    """Read the episodes of an evaluation that an error did not end, and what they are called, with a hash.
-
-    `named`: AGENT/BACKEND/MODEL, or a beginning of it. Raises `InvalidInput` as `read_evaluation`, and where nothing is
-    called so.
+    """Read an evaluation's episodes that no error ended; returns a name for them that includes a hash, and the
+    episodes. `named` is AGENT/BACKEND/MODEL or a beginning of it. Raises `InvalidInput` as `read_evaluation` does, and
+    where no cell has such a name.
     """
     read_evaluation(folder)
     found, names = [], set[str]()
@@ -85,9 +85,8 @@ def read_attempts(folder: Path, named: str = "") -> tuple[str, list[AgentEpisode
 def find_cells(
     episodes: Sequence[AgentEpisode], questions: Sequence[Question], by: Sequence[str]
 ) -> tuple[list[AttemptGroup], int]:
-    """Group the attempts by the traits that `by` names (see `KEYS`).
-
-    The number beside the groups is that of the attempts whose questions are not among `questions`.
+    """Group attempts by the traits that `by` names (see `KEYS`); also returns the number of attempts whose questions
+    are not among `questions`.
     """
     asked = {(each.question, each.answer): traits_of(each) for each in questions}
     groups: dict[tuple[object, ...], list[AgentEpisode]] = defaultdict(list)
@@ -126,12 +125,11 @@ def share_failed(episodes: Sequence[AgentEpisode]) -> float:
 
 
 def demand_weak(cells: Sequence[AttemptGroup], mean: float, *, least: int, most: int, keep: float) -> tuple[Quota, ...]:
-    """Return quotas for at most so many weak cells, the weakest first, and one quota of any questions for what is kept
-    as it is.
+    """Return quotas for at most `most` weak groups, the weakest first, and one quota of any questions for the share to
+    `keep` as it is.
 
-    In a weak cell a larger share of attempts fails than the mean.
-
-    `least`: attempts without which a cell says nothing. Empty: no cell is weak.
+    A group is weak when a larger share of its attempts fails than the mean; groups of fewer than `least` attempts are
+    ignored. Returns an empty tuple when no group is weak.
     """
     weak = [each for each in cells if each.asked >= least and each.fail_rate > mean]
     weak.sort(key=lambda each: (-each.fail_rate, str(each)))
@@ -149,7 +147,7 @@ class BandSplit:
     """What is below the band, what is nearest to it first."""
 
     def cut(self, most: int) -> BandSplit:
-        """Return the split with at most so many questions outside the band, of both sides in proportion."""
+        """Return the split with at most `most` questions outside the band, drawn from both sides in proportion."""
         outside = len(self.easy) + len(self.hard)
         if outside <= most:
             return self
@@ -158,7 +156,7 @@ class BandSplit:
 
 
 def split_by_band(episodes: Sequence[AgentEpisode], questions: Sequence[Question], band: Bounds) -> BandSplit:
-    """Split the questions that have attempts by whether their pass rate is below, in or above the band."""
+    """Split the attempted questions by whether their pass rate is below, in or above the band."""
     attempts: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for episode in episodes:
         attempts[episode.question, episode.golds[0]].append(is_right(episode.scores))
@@ -175,11 +173,11 @@ def split_by_band(episodes: Sequence[AgentEpisode], questions: Sequence[Question
 
 
 def demand_band(split: BandSplit, keep: float) -> tuple[Quota, ...]:
-    """Return quotas by which more questions come to lie in the band.
+    """Return quotas by which more new questions should fall into the band.
 
-    What is in it is asked for again. Of what is too easy, a third is asked for again with a look-alike, a third with
-    one fact more, and a third with a start described, which is one more thing to find. Of what is too hard, half is
-    asked for without a look-alike, half with one fact fewer, and all with their starts named.
+    For questions in it, the same is asked for again. For those too easy: a third with a look-alike document, a third
+    with one more fact, and a third whose start is described instead of named. For those too hard: half without a
+    look-alike, half with one fact fewer, and all with their starts named.
     """
     weights: dict[_Changed, float] = defaultdict(float)
     for question in split.inside:
@@ -228,7 +226,9 @@ def _round(share: float) -> float:
 
 
 def build_demand(measured: str, quotas: tuple[Quota, ...]) -> Demand:
-    """Put the quotas together with what they rest on. Raises `InvalidInput` when there are none."""
+    """Return the demand that these quotas make, with the name of the evaluation behind it. Raises `InvalidInput` when
+    there are no quotas.
+    """
     if not quotas:
         raise InvalidInput(
             "no cell is weaker than all together; ask for other keys (--by), or fewer attempts (--least)"

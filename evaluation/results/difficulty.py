@@ -1,4 +1,4 @@
-"""A measure of how hard questions are for a named agent, by the episodes of an evaluation, without a second run.
+"""Measure how hard questions are for a named agent, from the episodes of an evaluation, without another run.
 
 A cell is an agent over a back end with a model; its seeds are the attempts.
 """
@@ -21,7 +21,7 @@ Cell = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredDifficulty:
-    """How one cell did on a question."""
+    """How many attempts one cell made at a question, and how many were right."""
 
     question: str
     answer: str
@@ -36,15 +36,15 @@ class MeasuredDifficulty:
 
     @property
     def pass_rate(self) -> float:
-        """Share of the attempts that are right: pass@1."""
+        """Return the share of the attempts that are right: pass@1."""
         return self.right / self.attempts
 
 
 def measure_difficulty(folder: Path, cell: str = "") -> tuple[str, list[MeasuredDifficulty]]:
-    """Return the cell, as AGENT/BACKEND/MODEL, and how it did on each question that it came to an end with.
+    """Return the cell's name, AGENT/BACKEND/MODEL, and its result on each question that it finished.
 
-    `cell`: its name, or as much of its beginning as tells it from others. Raises `InvalidInput` as `read_evaluation`
-    does, and where no cell or more than one is meant.
+    `cell` is its name, or enough of its beginning to tell it from others. Raises `InvalidInput` as `read_evaluation`
+    does, and where the name fits no cell or several.
     """
     chosen = _choose(folder, cell)
     found: dict[tuple[str, str], list[AgentEpisode]] = defaultdict(list)

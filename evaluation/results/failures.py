@@ -1,7 +1,7 @@
 """Tags that say what went wrong in an episode, given by code, each by its rule, from the stored row alone.
 
 An episode has no tag when its answer is right and its searches bear it out; a wrong one has one at least. A right
-answer that its searches do not bear out, a lucky one, is tagged by the same rules. `TAGS` says what they mean.
+answer that its searches do not support, a lucky one, is tagged by the same rules. `TAGS` says what they mean.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 
 def tag_failures(episode: AgentEpisode) -> tuple[str, ...]:
-    """Return the tags of an episode, in the order of `TAGS`."""
+    """Return the tags of what went wrong in an episode, in the order of `TAGS`."""
     if episode.stop == "failed":
         return ("failed",)
     if is_right(episode.scores) and is_borne_out(episode):
@@ -73,14 +73,14 @@ def _judge_calls(record: BrowseRecord | None) -> dict[str, bool]:
 
 
 def is_right(scores: AgentScores) -> bool:
-    """Say whether the answer is right, by our own matcher or by the judge that was asked."""
+    """Tell whether the answer is right, by our own matcher or by the judging model."""
     return scores.right >= 1.0 or (scores.judge is not None and scores.judge >= JUDGED_RIGHT)
 
 
 def is_borne_out(episode: AgentEpisode) -> bool:
-    """Say whether the searches brought all that the answer rests on.
+    """Tell whether the searches found everything that the answer rests on.
 
-    That is all supporting documents. Where the data set does not name them, a text that the episode read has to state a
+    That is all supporting documents. Where the data set does not name them, a text that the episode read must state a
     gold answer, and each answer of a set. For yes and no, and for options, which no text states, it only has to have
     read something.
     """
@@ -95,10 +95,10 @@ def is_borne_out(episode: AgentEpisode) -> bool:
 
 
 def read_texts(transcript: AgentRun | AgentEpisode, question: str) -> list[str]:
-    """Return what an agent was given to read by its searches, without the question.
+    """Return what an agent read through its searches, without the question.
 
-    These are the triples, and whatever it was sent, in or beside the conversation, that shows the title of a passage
-    that was found; where passages have no titles, all that it was sent. Instructions show none.
+    These are triples, and every text sent to the model that shows the title of a passage that was found; where passages
+    have no titles, every text sent. Instructions do not count.
     """
     titles = {title for search in transcript.searches for title in search.titles}
     if transcript.browse is not None:
@@ -111,9 +111,8 @@ def read_texts(transcript: AgentRun | AgentEpisode, question: str) -> list[str]:
 
 
 def asked_at(transcript: AgentRun | AgentEpisode) -> list[int | None]:
-    """Return, for each search, the message that asks for it in the agent's own words; None: none does.
-
-    A turn that only thinks of the same words asks for it where no other does.
+    """Return, for each search, the index of the message that asks for it in the agent's own words, or None. A turn that
+    only thinks of the same words counts where no other asks for it.
     """
     turns = {place: each.content for place, each in enumerate(transcript.messages) if each.role == "assistant"}
     requests = {place: _THOUGHTS.sub("", content) for place, content in turns.items()}
@@ -139,11 +138,11 @@ def asked_at(transcript: AgentRun | AgentEpisode) -> list[int | None]:
 
 
 def missed(episode: AgentEpisode) -> bool:
-    """Tag an episode as `miss_at_hop_K` or `miss`: a supporting document is missing, though it searched on after its
-    last find.
+    """Tell whether the episode is tagged `miss_at_hop_K` or `miss`: a supporting document is missing although the agent
+    searched on after its last find.
 
-    The last find is the search that brought the last of the others. Where supporting documents are not known, an
-    episode that searched and is not borne out is tagged.
+    The last find is the search that found the last of the other supporting documents. Where these are not known, an
+    episode is tagged that searched and is not supported.
     """
     if not episode.searches or is_borne_out(episode):
         return False
@@ -151,14 +150,14 @@ def missed(episode: AgentEpisode) -> bool:
 
 
 def name_miss(episode: AgentEpisode) -> str:
-    """Return the tag of a miss. Its hop, from 1, is that of the first supporting document that no search brought."""
+    """Return the tag of a miss, with the hop (from 1) of the first supporting document that no search found."""
     found_at = episode.scores.found_at
     return f"miss_at_hop_{found_at.index(None) + 1}" if None in found_at else "miss"
 
 
 def misread(episode: AgentEpisode) -> bool:
-    """Tag an episode as `misread`: borne out, it ended its search by itself, and its answer is neither right nor
-    `format`.
+    """Tell whether the episode is tagged `misread`: it found everything, ended its search by itself, and its answer is
+    neither right nor `format`.
     """
     if episode.stop != "answered" or is_right(episode.scores):
         return False
@@ -166,10 +165,8 @@ def misread(episode: AgentEpisode) -> bool:
 
 
 def stopped_early(episode: AgentEpisode) -> bool:
-    """Tag an episode as `stopped_early`: it answered right after a search that brought a supporting document, and
-    another is missing.
-
-    The supporting documents have to be known.
+    """Tell whether the episode is tagged `stopped_early`: it answered right after a search that found one supporting
+    document, while another is missing. False where the supporting documents are not known.
     """
     found_at = episode.scores.found_at
     if not episode.searches or episode.stop != "answered" or None not in found_at:
@@ -178,11 +175,11 @@ def stopped_early(episode: AgentEpisode) -> bool:
 
 
 def broke_format(episode: AgentEpisode) -> bool:
-    """Tag an episode as `format`: its last turn cannot be read (`malformed`), or its answer is empty or not short.
+    """Tell whether the episode is tagged `format`: its last turn cannot be read (`malformed`), or its answer is empty
+    or not short.
 
-    An answer is not short when it is not right though a gold answer stands in it, in whole words: others or a text
-    stand around it. Yes and no, which stand in many a text, are not looked for. For options, an answer that chooses
-    none has the tag.
+    An answer is not short when it is wrong although a gold answer stands in it in whole words. Yes and no, which stand
+    in many texts, are not looked for. For options, an answer that chooses none is tagged.
     """
     if episode.stop == "malformed":
         return True

@@ -1,4 +1,4 @@
-"""Measures of one episode, and of many together. Every score of an answer is one of `rewards`.
+"""Measures of one episode, and of many together; every score of an answer is a function of `rewards`.
 
 episode = make_episode(question, run, setting, costs=costs)
 summary = summarize(episodes)                                one agent over one back end
@@ -44,7 +44,7 @@ from trailforge.schemas import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeSetting:
-    """What the episodes of a question differ by: agent, back end, model and seed."""
+    """The settings that distinguish the episodes of one question: agent, back end, model and seed."""
 
     agent: str
     agent_config: str
@@ -66,7 +66,9 @@ def make_episode(
     judge: float | None = None,
     error: str = "",
 ) -> AgentEpisode:
-    """Make the row of a run: scored, and tagged with what went wrong. `judge`: a judging model's verdict."""
+    """Return the stored row of a run, with its scores and the tags of what went wrong. `judge` is the score that a
+    judging model gave, if any.
+    """
     episode = AgentEpisode(
         uid=hash_episode(question, setting),
         question_id=question.id,
@@ -96,9 +98,8 @@ def make_episode(
 
 
 def gold_pages(question: Question) -> list[Gold] | None:
-    """Return the pages that the answer rests on, by their ids in the corpus.
-
-    Where ids are those of the question's own paragraphs, pages are given by title. None where they are not known.
+    """Return the pages that the answer rests on, by their ids in the corpus, or by title where the ids are those of the
+    question's own paragraphs. None where they are not known.
     """
     own = {each.id for each in question.paragraphs}
     named = [
@@ -109,7 +110,7 @@ def gold_pages(question: Question) -> list[Gold] | None:
 
 
 def hash_episode(question: Question, setting: EpisodeSetting) -> str:
-    """Return the `uid` of an episode: the same for the same question, agent, settings, index, model and seed."""
+    """Return the `uid` of an episode, a hash of question, agent, settings, index, model and seed."""
     content = {"dataset": question.dataset, "id": question.id, "question": question.question, **asdict(setting)}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -150,13 +151,13 @@ def _find_answer(question: Question, shown: Sequence[str]) -> float | None:
 
 
 def find_supporting(question: Question, run: AgentRun) -> tuple[int | None, ...]:
-    """Return, for each document of `order_supporting`, the 0-based search that brought it first; None: no search did.
+    """Return, for each document of `order_supporting`, the number (from 0) of the search that first found it, or None.
 
-    A passage is a document if it has its title, case and white space aside. Where other paragraphs of the question have
-    the same title, it also has to have its id or, if it has the id of none of them, the document's text or facts have
-    to stand in what the agent had read before it searched again. A passage without a title, or of a document without
-    one, is told by its id alone, which may be that of a part of it (`ID#3`). A passage that was made from documents is
-    all of them. A page that an agent opened without a search that shows it counts for the search before.
+    A passage is a document if it has its title, ignoring case and white space. Where other paragraphs of the question
+    have the same title, it must also have its id or, if it has none of their ids, the agent must have read the
+    document's text or facts before its next search. A passage or document without a title is recognised by id alone,
+    which may be that of a part (`ID#3`). A passage made from several documents counts as all of them. A page that an
+    agent opened without a search counts for the search before.
     """
     supporting = order_supporting(question)
     shown = _read_until(run, question.question) if supporting else []
@@ -280,7 +281,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeSummary:
-    """The measures, ends and tags of several episodes together."""
+    """The measures of several episodes together, with counts of their ends and tags."""
 
     episodes: int
     questions: int
@@ -296,12 +297,11 @@ class EpisodeSummary:
 
 
 def summarize(episodes: Sequence[AgentEpisode]) -> EpisodeSummary:
-    """Summarize episodes as means, pass@k, ends and tags.
-
-    Raises `InvalidInput` without episodes, and as `by_question` does.
+    """Summarize episodes as means, pass@k, ends and tags. Raises `InvalidInput` without episodes, and what
+    `by_question` raises.
     """
     if not episodes:
-        raise InvalidInput("there are no episodes")
+        raise InvalidInput("there are no episodes to summarize; evaluate some questions first")
     questions = by_question(episodes)
     most = min(map(len, questions.values()))
     return EpisodeSummary(
@@ -316,10 +316,10 @@ def summarize(episodes: Sequence[AgentEpisode]) -> EpisodeSummary:
 
 
 def by_question(episodes: Sequence[AgentEpisode]) -> dict[str, list[AgentEpisode]]:
-    """Group episodes by `DATASET:ID` of their question, in their order.
+    """Group episodes by `DATASET:ID` of their question, in order.
 
-    Raises `InvalidInput` for two episodes on one question with one seed, as they are of several agents, back ends or
-    models, and for two questions of one id.
+    Raises `InvalidInput` for two episodes on one question with one seed, which must come from different agents, back
+    ends or models, and for two questions with one id.
     """
     found: dict[str, list[AgentEpisode]] = defaultdict(list)
     for episode in episodes:
@@ -368,10 +368,8 @@ def measure_spread(episodes: Sequence[AgentEpisode], measure: Measure) -> Spread
 
 
 def pass_at_k(episodes: Sequence[AgentEpisode], k: int) -> float:
-    """Return the share of questions of which one of k episodes is right: the mean over the questions of
-    `estimate_pass_at_k`.
-
-    Raises `InvalidInput` where a question has less than k episodes.
+    """Return the mean over the questions of `estimate_pass_at_k`: the chance that one of k episodes is right. Raises
+    `InvalidInput` where a question has fewer than k episodes.
     """
     estimates = []
     for name, alike in by_question(episodes).items():

@@ -1,6 +1,6 @@
 """The report of an evaluation: `report.md` for people, `table.parquet` for programs, and plots.
 
-It is made anew from what the folder holds, finished or not; the same episodes give the same bytes.
+It is made again from what the folder holds, finished or not; the same episodes give the same bytes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from trailforge.evaluation.results.table import (
     EvaluationTable,
     TableRow,
     TagShare,
+    describe_malformed,
     measure_stability,
     read_table,
-    tell_malformed,
 )
 from trailforge.pipelines.cards import COLOURS, DARK, GREY, figure_of, plain, png_of, write_figure
 from trailforge.pipelines.engine import write_atomically, write_text
@@ -43,7 +43,9 @@ _MOST_MISSING = 20
 
 
 def write_report(folder: Path) -> list[Path]:
-    """Write report, table and plots into an evaluation's folder. Raises as `read_table` does, and `OutputError`."""
+    """Write report, table and plots into an evaluation's folder and return their paths. Raises what `read_table`
+    raises, and `OutputError`.
+    """
     table = read_table(folder)
     plots = draw_plots(table)
     write_atomically(folder / TABLE, lambda temporary: write_parquet(temporary, TableRow, table.rows))
@@ -60,13 +62,13 @@ Column = tuple[str, str, Callable[[TableRow], str]]
 
 
 def describe_table(table: EvaluationTable, plots: Sequence[str] = ()) -> str:
-    """Write the report as Markdown. `plots`: paths of the plots beside it."""
+    """Return the report as Markdown. `plots` are paths of the plots beside it."""
     rows, given = table.rows, table.evaluation
     sections = [
         f"# Evaluation on {plain(given.questions)}\n",
         f"{_origin(table)}\n",
         *_missing_lines(table.missing),
-        *(f"\n**{plain(line)}**\n" for line in tell_malformed(table.rows)),
+        *(f"\n**{plain(line)}**\n" for line in describe_malformed(table.rows)),
     ]
     if not rows:
         return "\n".join([*sections, "There are no episodes yet.\n"])
@@ -261,8 +263,8 @@ def _legend(meanings: Mapping[str, str]) -> str:
 
 
 def show_estimate(found: CellEstimate | None) -> str:
-    """Write an estimate in points, with its interval and the standard deviation over seeds: `41.2 [38.0, 44.5]
-    ±0.8`.
+    """Write an estimate in percentage points, with its interval and the standard deviation over seeds: `41.2 [38.0,
+    44.5] ±0.8`.
     """
     if found is None:
         return _NONE
@@ -289,9 +291,8 @@ Axis = tuple[str, Callable[[TableRow], float | None]]
 
 
 def draw_plots(table: EvaluationTable, *, is_dark: bool = False) -> dict[str, bytes]:
-    """Draw the plots: PNG files by their path in the folder. A plot for which nothing is known is not drawn.
-
-    `is_dark`: draw them without a ground and in light ink, for a dark page.
+    """Draw the plots, returned as PNG files by their path in the folder; a plot without data is left out. `is_dark`
+    draws light ink on a transparent ground, for a dark page.
     """
     online: list[Axis] = [
         ("context tokens of an episode", lambda row: row.context_tokens),

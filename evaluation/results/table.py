@@ -1,4 +1,4 @@
-"""The table of an evaluation: how well every agent does over every back end, and what it took.
+"""Make the table of an evaluation: the scores of every agent over every back end, and what they cost.
 
 table = read_table(folder)
 table.rows[0]            the best one
@@ -39,7 +39,7 @@ RESAMPLES = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellEstimate:
-    """The estimate of a measure for one agent over one back end."""
+    """The estimate of one measure for one agent over one back end, with its interval."""
 
     mean: float
     low: float
@@ -59,7 +59,9 @@ class TagShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionScores:
-    """Scores on questions with options of one kind, beside what guessing at them pays (`rewards.chance_of_choice`)."""
+    """Scores on questions with options of one kind, beside the expected score of guessing
+    (`rewards.chance_of_choice`).
+    """
 
     choice: Choice
     questions: int
@@ -73,7 +75,7 @@ class OptionScores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRow:
-    """One agent over one back end with one model: a row of `table.parquet`. `LEGEND` says what its columns are."""
+    """A row of `table.parquet`: one agent over one back end with one model. `LEGEND` explains its columns."""
 
     STORED_AS: ClassVar[str] = "EvaluationTableRow"
     SCHEMA_VERSION: ClassVar[str] = "1.1"
@@ -120,12 +122,12 @@ class TableRow:
 
     @property
     def is_finished(self) -> bool:
-        """Whether every question has its episode with every seed."""
+        """Tell whether every question has its episode with every seed."""
         return self.episodes >= self.expected
 
     @property
     def name(self) -> str:
-        """The name of the cell, for people."""
+        """Return the name of the cell, as it is shown to people."""
         return f"{self.agent} over {self.backend}"
 
 
@@ -174,7 +176,7 @@ LEGEND: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationTable:
-    """All that an evaluation's folder holds so far, put together."""
+    """The table of an evaluation's folder so far: its rows, and what is still missing."""
 
     evaluation: Evaluation
     rows: tuple[TableRow, ...]
@@ -185,7 +187,7 @@ class EvaluationTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stability:
-    """How much the accuracy of a back end depends on other things than the back end."""
+    """How much the accuracy over a back end varies with the agent, the model and the seed."""
 
     backend: str
     mean: float
@@ -199,13 +201,13 @@ class Stability:
 
 
 def read_table(folder: Path) -> EvaluationTable:
-    """Read the table of the shards that are finished. Raises as `read_evaluation` and `metrics.by_question` do."""
+    """Read the table of the shards that are finished. Raises what `read_evaluation` and `metrics.by_question` raise."""
     evaluation = read_evaluation(folder)
     return make_table(evaluation, map(lighten, read_episodes(folder)))
 
 
 def make_table(evaluation: Evaluation, episodes: Iterable[AgentEpisode]) -> EvaluationTable:
-    """Make the table of a grid's episodes."""
+    """Make the table of these episodes of an evaluation."""
     cells: dict[tuple[str, str, str, str], list[AgentEpisode]] = defaultdict(list)
     for each in episodes:
         cells[each.agent, each.backend, each.index, each.model].append(each)
@@ -214,9 +216,9 @@ def make_table(evaluation: Evaluation, episodes: Iterable[AgentEpisode]) -> Eval
     return EvaluationTable(evaluation=evaluation, rows=tuple(rows), missing=tuple(_missing(evaluation, rows)))
 
 
-def tell_malformed(rows: Iterable[TableRow]) -> list[str]:
-    """Write a line for each cell most of whose episodes end in a turn that cannot be read: its scores measure the
-    format alone.
+def describe_malformed(rows: Iterable[TableRow]) -> list[str]:
+    """Return a line for each cell in which most episodes end in an unreadable turn, since its scores measure the format
+    alone.
     """
     shares = [(row, each.share) for row in rows for each in row.stops if each.name == "malformed" and each.share > 0.5]
     return [
@@ -227,9 +229,8 @@ def tell_malformed(rows: Iterable[TableRow]) -> list[str]:
 
 
 def measure_stability(rows: Sequence[TableRow]) -> list[Stability]:
-    """Measure the stability of each back end, the best rank first.
-
-    Only agents and models whose cells are finished over all back ends count.
+    """Measure the stability of each back end, the best rank first. Only agents and models count whose cells are
+    finished over all back ends.
     """
     ranks = _ranks(rows, by_agent=False)
     shared = _shared_cells(rows, by_agent=False)

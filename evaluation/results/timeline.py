@@ -12,8 +12,9 @@ _MARKS = {"search": "? search", "open": "> open", "find": "= find", "": "! no to
 
 
 def describe_timeline(record: BrowseRecord) -> Parts:
-    """Describe an episode by its figures and by a line for each call: what was called, what came of it, what of that is
-    cited."""
+    """Describe an episode by its figures and one line a call: what was called, what it returned, and what of that the
+    answer cites.
+    """
     figures = {name: value for name, value in to_dict(record.figures).items() if value is not None}
     figures["longest_dead_end"] = longest_dead_end(record)
     figures["mended_mistakes"] = len(record.mended)

@@ -37,7 +37,7 @@ from trailforge.schemas import Hop, KgStep, KgTrajectory, KgTriple, Passage, Ver
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgEpisodeFilterConfig:
-    """Which filters an episode has to pass, with their limits."""
+    """Which filters an episode must pass, with their limits."""
 
     GONE: ClassVar[Mapping[str, str]] = {
         "known_early": "see `bridges`; the answer itself may not be said before it is read"
@@ -56,9 +56,8 @@ class KgEpisodeFilterConfig:
 
 
 def judge_kg_episode(row: KgTrajectory, config: KgEpisodeFilterConfig) -> list[Verdict]:
-    """Return every filter's verdict, the gravest first.
-
-    Whether the episode is the twin of another one is checked by `choice`.
+    """Return every filter's verdict on an episode, the gravest first. Near copies of another episode are found by
+    `choice` instead.
     """
     verdicts = [malformed_conversation(row), no_search(row), doubtful_gold(row.question, row.golds), wrong_answer(row)]
     verdicts.append(admitted_guess(row))
@@ -80,9 +79,8 @@ def judge_kg_episode(row: KgTrajectory, config: KgEpisodeFilterConfig) -> list[V
 
 
 def malformed_conversation(row: KgTrajectory) -> Verdict:
-    """Reject an episode that breaks the protocol's grammar, ends without an answer or needed mending.
-
-    Score: how many rules are broken.
+    """Reject an episode that breaks the protocol's grammar, ends without an answer or had to be repaired. Score: the
+    number of broken rules.
     """
     problems = KG_SEARCH.validate(row.messages, strict=True)
     return reject_malformed(problems, row.stop)
@@ -110,15 +108,13 @@ def wrong_answer(row: KgTrajectory) -> Verdict:
 
 
 def is_titled(row: KgTrajectory) -> bool:
-    """Say whether the final answer is what a document that the episode has read calls the gold answer in its title."""
+    """Tell whether the final answer is the name that the title of a document it has read gives to the gold answer."""
     return is_title_of_gold(row.final_answer, read_by(row)[0], row.golds)
 
 
 def ungrounded_answer(row: KgTrajectory) -> Verdict:
-    """Reject a final answer that stands in nothing that was shown, as does any gold answer that it says; yes and no are
-    exempt.
-
-    Score: how many searches showed the answer, in a document or a kept triple.
+    """Reject a final answer when neither it nor a gold answer that it expresses stands in anything shown; yes and no
+    pass. Score: how many searches showed the answer, in a document or a kept triple.
     """
     names = names_of_answer(row.final_answer, row.golds)
     showing = sum(any(shows(step, name) for name in names) for step in row.steps)
@@ -136,19 +132,20 @@ def unstated_answer(row: KgTrajectory) -> Verdict:
 
 
 def other_answers(row: KgTrajectory) -> Verdict:
-    """Reject an episode for which a model, asked once more, found another answer too, to the question or a hop.
+    """Reject an episode for which a model, asked once more, found another answer as well, to the question or to a hop.
 
-    What the episode itself rules out is none. Score: to how many facts.
+    What the episode itself rules out does not count. Score: to how many facts.
     """
     is_ruled_out = partial(rules_out, way_of(row))
     return count_rivals(row.readings, facts_to_read(row) if row.readings else (), is_ruled_out)
 
 
 def wrong_hop_answer(row: KgTrajectory) -> Verdict:
-    """Reject a guided episode that comes to the right answer by a wrong one.
+    """Reject an episode that follows the gold hops and reaches the right answer over a wrong one. Score: how many gold
+    hops were answered wrongly.
 
-    Score: how many gold hops were answered otherwise. The last hop is judged by `wrong_answer`, which knows its
-    aliases. Free episodes do not say what they take from a search, and are not judged.
+    The last hop is judged by `wrong_answer`, which knows its aliases. Free episodes do not say what they take from a
+    search, and are not judged.
     """
     return count_faults(
         "wrong_hop_answer",
@@ -200,12 +197,11 @@ def unfitting_relation(row: KgTrajectory) -> Verdict:
 
 
 def early_relation(row: KgTrajectory) -> Verdict:
-    """Reject an episode in which a request asks for a later hop's relation while it names only what an earlier hop is
-    about.
+    """Reject an episode in which a request asks for a later hop's relation while it names only the subject of an
+    earlier hop.
 
     "The False Step | place of birth" asks a film for what its director has: a graph has no such triple, and the request
-    would be learned. Score: how many relations are asked for so. A guided episode asks as the gold hops do, and is not
-    judged.
+    would be learned. Score: the number of such relations. An episode that follows the gold hops is not judged.
     """
     return reject_early_requests([] if row.plan else find_early_requests(way_of(row)))
 
@@ -218,18 +214,17 @@ def early_turns(row: KgTrajectory) -> set[int]:
 
 
 def idle_search(row: KgTrajectory) -> Verdict:
-    """Reject an episode that searches for what it has: it asks again, or once all that it uses was read brings nothing
-    of use.
+    """Reject an episode with a search for what it has: one that repeats another, or finds nothing of use once all that
+    is used was read.
 
     New documents alone are no reason to search. A search that finds nothing of use and is followed by one that does was
-    worth a try. Score: how many searches are redundant.
+    worth a try. Score: the number of redundant searches.
     """
     return count_faults("idle_search", redundant_steps(row), lambda found: f"{found[0].query!r} {found[1]}")
 
 
 def low_reward(row: KgTrajectory, *, least: float) -> Verdict:
-    """Reject an episode with too low a reward: its answer is right, but with far more searches than it gained.
-
+    """Reject an episode whose reward is too low: its answer is right, but it took far more searches than were useful.
     Score: the reward.
     """
     reward = row.reward
@@ -237,16 +232,15 @@ def low_reward(row: KgTrajectory, *, least: float) -> Verdict:
 
 
 def duplicate_episode(row: KgTrajectory, earlier: Sequence[KgTrajectory]) -> Verdict:
-    """Reject an episode that asks and answers the same as a better one of its question. Score: how many such there are.
-
-    `earlier`: those of the question that were taken so far.
+    """Reject an episode that asks and answers the same as a better one of its question. Score: the number of these.
+    `earlier` are the accepted episodes of the question so far.
     """
     same = [other for other in earlier if _signature(other) == _signature(row)]
     return count_faults("duplicate_episode", same, lambda other: f"same as {other.uid}")
 
 
 def shows(step: KgStep, text: str) -> bool:
-    """Say whether a search shows a text, in title or words of a document or in a triple."""
+    """Tell whether a search shows a text, in a document's title or words or in a triple."""
     return any(mentions(shown, text) for shown in texts_of(step))
 
 
@@ -258,24 +252,23 @@ def read_by(row: KgTrajectory) -> tuple[list[Passage], list[KgTriple]]:
 
 
 def facts_to_read(row: KgTrajectory) -> tuple[SoughtFact, ...]:
-    """Return the facts on which the episode's answer rests, as far as nothing that it has read states them plainly."""
+    """Return the facts behind the episode's answer that nothing it read states plainly, for a model to look up."""
     return unsettled_facts(row.question, names_of_answer(row.final_answer, row.golds), row.gold_hops, *read_by(row))
 
 
 def wrong_steps(row: KgTrajectory) -> list[tuple[KgStep, Hop]]:
-    """Return the searches of a guided episode that took something else than their gold answers, that of the last hop
-    aside.
+    """Return the searches in which an episode that follows the gold hops took a wrong answer, each with its hop; the
+    last hop is left out.
     """
     asked = zip(row.steps[: len(row.gold_hops) - 1], row.gold_hops, strict=False) if row.plan else ()
     return [(step, hop) for step, hop in asked if not _is_right(step, hop.answer)]
 
 
 def leaking_turns(row: KgTrajectory, *, bridges: Bridges = "checked") -> dict[int, tuple[str, str]]:
-    """Return, by its number, each turn that says an answer too early, with that answer.
+    """Return the turns, by number, that say an answer before it was read, each with that answer and what it says.
 
-    A guess of a bridge does not count when it is checked: a search of that turn or later shows it in a text about
-    something that the search asked for. Then the agent looks for what it remembers, and does not answer by it. With
-    what a comparison draws its answer from, it would answer by it.
+    The guess of an intermediate answer does not count when it is checked: a search of that turn or a later one shows it
+    in a text about something that was searched for. It does count when a comparison draws the final answer from it.
     """
     turns = [message.content for message in row.messages if message.role == "assistant"]
     names = names_of_answer(row.final_answer, row.golds)
@@ -294,17 +287,16 @@ def leaking_turns(row: KgTrajectory, *, bridges: Bridges = "checked") -> dict[in
 
 
 def count_guesses(row: KgTrajectory) -> int:
-    """Count the turns before the last that say what was not read yet, or that they remember or guess, even if a search
-    confirms it.
+    """Count the turns before the last that say what was not read yet, or that say they remember or guess, even if a
+    search confirms it.
     """
     turns = [message.content for message in row.messages if message.role == "assistant"]
     return len(leaking_turns(row, bridges="read_first")) + count_remembering(turns[:-1])
 
 
 def unread_requests(row: KgTrajectory) -> dict[int, str]:
-    """Return the requests, by number, that name what was not read before them, each with what it names.
-
-    A year in a query tells namesakes apart. A guided agent asks as the gold hops do, which are not its words.
+    """Return the requests, by number, that name what was not read before them, each with what it names. A year that
+    tells namesakes apart does not count, nor do the words of an agent that follows the gold hops.
     """
     found: dict[int, str] = {}
     names = names_of_answer(row.final_answer, row.golds)
@@ -318,8 +310,8 @@ def unread_requests(row: KgTrajectory) -> dict[int, str]:
 
 
 def unfitting_steps(row: KgTrajectory) -> list[tuple[KgStep, KgTriple]]:
-    """Return the searches that were offered the gold answer, but by no relation that they ask for, each with a triple
-    of it.
+    """Return the searches that found the gold answer in the graph only by a relation that they do not ask for, each
+    with such a triple.
     """
     asked = zip(row.steps, row.gold_hops, strict=False) if row.plan else ()
     giving = [(step, _giving(step, hop.answer)) for step, hop in asked if step.relations]

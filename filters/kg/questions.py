@@ -40,7 +40,7 @@ ASKED = frozenset(("right_from_memory", "agreed_otherwise", *NAMED, *_CHECKED))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgQuestionFilterConfig:
-    """Which filters a question has to pass, with their limits."""
+    """Which filters a question must pass, with their limits."""
 
     closed_book_samples: int = 4
     """Most draws from memory; the first right one rejects. 0: none is made."""
@@ -62,7 +62,7 @@ class KgQuestionFilterConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objections:
-    """Objections that a model has against a question, which it is shown with its facts."""
+    """A model's objections to a question, after it saw the question with its facts."""
 
     other_answers: tuple[str, ...] = ()
     doubtful: str = ""
@@ -72,12 +72,11 @@ class Objections:
 
 
 class QuestionReader(Protocol):
-    """A model that answers a question from what it knows, and checks it."""
+    """A model that answers a question from memory, and that checks whether the question is sound."""
 
     async def answer(self, row: KgQuestion, sample: int) -> str | None:
-        """Answer a question from memory. `sample`: number of the draw.
-
-        None when the reply was cut: then it is no answer, right or wrong.
+        """Answer a question from memory. `sample` is the number of the draw. Returns None when the reply was cut: then
+        it is no answer, right or wrong.
         """
         ...
 
@@ -86,13 +85,12 @@ class QuestionReader(Protocol):
         ...
 
     async def check(self, row: KgQuestion) -> Objections:
-        """Say what is wrong with the question, in the world as the model knows it."""
+        """Return the model's objections to the question, by what it knows of the world."""
         ...
 
 
 async def judge_question(row: KgQuestion, reader: QuestionReader, config: KgQuestionFilterConfig) -> list[Verdict]:
-    """Return the verdicts of all filters that ask no model and, as long as all before keep the row, of those that do.
-
+    """Return the verdicts of all filters that need no model and then, while none rejects, of those that do.
     `same_facts`, which needs the accepted rows, is not among them.
     """
     verdicts = judge_unasked(row)
@@ -108,7 +106,7 @@ async def judge_question(row: KgQuestion, reader: QuestionReader, config: KgQues
 
 
 def names_of(row: KgQuestion, config: KgQuestionFilterConfig) -> list[str]:
-    """Return the names of the filters that ask a model and that a row went through by its scores, in their order."""
+    """Return the names of the model-based filters that judged a row, as its scores tell, in their order."""
     passed = {score.name: score.passed for score in row.filters}
     names: list[str] = []
     kept = all(passed.get(name, True) for name in passed if name not in ASKED)
@@ -125,7 +123,7 @@ def names_of(row: KgQuestion, config: KgQuestionFilterConfig) -> list[str]:
 
 
 def judge_unasked(row: KgQuestion) -> list[Verdict]:
-    """Return the verdicts of all filters that ask no model."""
+    """Return the verdicts of all filters that need no model."""
     return [
         malformed_question(row),
         not_unique(row),
@@ -138,17 +136,15 @@ def judge_unasked(row: KgQuestion) -> list[Verdict]:
 
 
 def malformed_question(row: KgQuestion) -> Verdict:
-    """Reject a text that is no single question, or whose sub-questions' references do not follow the facts.
-
-    Score: broken rules.
+    """Reject a text that is not a single question, or whose sub-questions refer to each other otherwise than the facts
+    do. Score: the number of broken rules.
     """
     return count_faults("malformed_question", list(_problems(row)), str)
 
 
 def not_unique(row: KgQuestion) -> Verdict:
-    """Reject a question that more than one entity of the graph answers, or of which a bridge may be several entities.
-
-    Score: the most entities that fit what leads to the answer, or to a bridge.
+    """Reject a question that several entities of the graph answer, or on whose way several entities fit. Score: the
+    largest number of entities that fit.
     """
     several = [node for node in row.chain.found if node.matches != 1]
     detail = f"{several[0].matches} entities may be {several[0].label!r}" if several else ""
@@ -157,9 +153,8 @@ def not_unique(row: KgQuestion) -> Verdict:
 
 
 def shortcut(row: KgQuestion) -> Verdict:
-    """Reject a question that fewer of its facts answer as well.
-
-    Score: the fewest entities that are left when one fact is left out, as far as they were counted.
+    """Reject a question that can be answered without one of its facts. Score: the smallest number of entities left when
+    one fact is left out, as far as they were counted.
     """
     spare = [fact for fact in row.chain.facts if fact.left_without < 2]
     detail = f"the answer is clear without {spare[0].triple.text!r}" if spare else ""
@@ -167,10 +162,10 @@ def shortcut(row: KgQuestion) -> Verdict:
 
 
 def answer_named(row: KgQuestion) -> Verdict:
-    """Reject a question that gives its answer away, or a sub-question of which gives its own away.
+    """Reject a question that gives its answer away, or a sub-question of which gives its own away. Score: how many of
+    these texts, with earlier answers filled in, name what they ask for.
 
-    Score: how many of the question and its sub-questions, with what is found before, name what they ask for. What a
-    sub-question refers to is known when it is asked: a search for the father of Alexandre Dumas has the name.
+    What a sub-question refers to is known when it is asked: a search for the father of Alexandre Dumas has the name.
     """
     found = row.chain.found
     asked: list[tuple[tuple[str, ...], KgNode]] = [((row.question,), row.chain.answer)]
@@ -182,9 +177,8 @@ def answer_named(row: KgQuestion) -> Verdict:
 
 
 def bridge_named(row: KgQuestion) -> Verdict:
-    """Reject a question that names what has to be found on the way.
-
-    Score: share of the bridges that it names; 0 without bridges.
+    """Reject a question that names an intermediate answer. Score: the share of intermediate answers that it names; 0
+    when there are none.
     """
     named = [names[0] for bridge in row.chain.bridges if (names := names_in(row.question, bridge))]
     detail = f"it names {named[0]!r}, which has to be found" if named else ""
@@ -193,9 +187,8 @@ def bridge_named(row: KgQuestion) -> Verdict:
 
 
 def start_missing(row: KgQuestion) -> Verdict:
-    """Reject a question that leaves out a start: then nothing can be searched for, and more entities are answers.
-
-    Score: share of the starts that have a name in the question.
+    """Reject a question that does not name an entity from which the search has to start: then nothing can be searched
+    for, and more entities are answers. Score: the share of these entities that the question names.
     """
     missing = [start.label for start in row.chain.starts if not names_in(row.question, start)]
     detail = f"{missing[0]!r} is not named" if missing else ""
@@ -222,8 +215,8 @@ def ungrounded_name(row: KgQuestion) -> Verdict:
 
 
 async def judge_by_memory(row: KgQuestion, reader: QuestionReader, config: KgQuestionFilterConfig) -> list[Verdict]:
-    """Return the verdict `right_from_memory` and, where it keeps the row, `agreed_otherwise`, with draws from memory
-    until both are decided.
+    """Return the verdict `right_from_memory` and, where it keeps the row, `agreed_otherwise`; the model answers from
+    memory until both are decided.
     """
     answers: list[str] = []
     agreed: list[str] = []
@@ -245,10 +238,10 @@ async def judge_by_memory(row: KgQuestion, reader: QuestionReader, config: KgQue
 
 
 def right_from_memory(row: KgQuestion, answers: Sequence[str], samples: int) -> Verdict:
-    """Reject a question that a draw from memory answers right: it would not need a search.
+    """Reject a question that a model answers correctly from memory in any draw: it would not need a search. Score: the
+    best draw's word F1.
 
-    Score: how near the best draw comes, by F1 of the words. A draw that was cut is neither right nor wrong; when all
-    were cut, nothing is known, and the question is rejected.
+    A draw that was cut is neither right nor wrong; when all were cut, nothing is known, and the question is rejected.
     """
     if not answers:
         return Verdict(
@@ -261,9 +254,8 @@ def right_from_memory(row: KgQuestion, answers: Sequence[str], samples: int) -> 
 
 
 def agreed_otherwise(agreed: Sequence[str], draws: int, least: int) -> Verdict:
-    """Reject a question on which draws from memory agree on another answer: the graph may lack it, or be wrong.
-
-    Score: the most draws that say the same.
+    """Reject a question on which draws from memory agree on another answer: the graph may lack it, or be wrong. Score:
+    the largest number of draws that agree.
     """
     keep = len(agreed) < least
     detail = "" if keep else f"{len(agreed)} of {draws} draws say {agreed[0]!r}"
@@ -271,9 +263,8 @@ def agreed_otherwise(agreed: Sequence[str], draws: int, least: int) -> Verdict:
 
 
 def judge_by_check(row: KgQuestion, found: Objections) -> list[Verdict]:
-    """Return the verdicts `ambiguous_question`, `doubtful_fact` and `unclear_question`, all from one reply.
-
-    Scores: how many are named; 1 or 0.
+    """Return the verdicts `ambiguous_question`, `doubtful_fact` and `unclear_question` that follow from a model's
+    objections. Scores: the number of named rivals or facts, or 1 and 0.
     """
     others = [
         name for name in found.other_answers if normalize_answer(name) not in _NOTHING and not is_abstention(name)
@@ -305,22 +296,21 @@ def _largest_agreement(answers: Sequence[str]) -> list[str]:
 
 @dataclass(slots=True)
 class AcceptedQuestions:
-    """The accepted questions so far, by words and by facts."""
+    """The questions accepted so far, indexed by their words and by their facts."""
 
     by_words: dict[str, str] = field(default_factory=dict)
     by_fact: defaultdict[tuple[str, str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, row: KgQuestion) -> None:
-        """Add an accepted question."""
+        """Add an accepted question, so that later ones are compared with it."""
         self.by_words.setdefault(normalize_answer(row.question), row.uid)
         for fact in _facts(row):
             self.by_fact[fact].append(row.uid)
 
 
 def same_facts(row: KgQuestion, asked: AcceptedQuestions) -> Verdict:
-    """Reject a question that asks what an accepted one asks already: in the same words, or by facts that both have.
-
-    Score: the largest share of its facts that one accepted question has; all of them, or the same words, reject.
+    """Reject a question that asks the same as an accepted one, in the same words or by the same facts. Score: the
+    largest share of its facts that one accepted question has; 1 or the same words reject.
     """
     same = asked.by_words.get(normalize_answer(row.question))
     facts = _facts(row)
@@ -333,10 +323,8 @@ def same_facts(row: KgQuestion, asked: AcceptedQuestions) -> Verdict:
 
 
 def is_right(answer: str, row: KgQuestion) -> bool:
-    """Say whether an answer says the gold answer, or an alias, or all but the kind that was asked for: `Arctic` for an
-    ocean.
-
-    It may say more besides: a question whose answer a model may know is no use.
+    """Tell whether an answer says the gold answer, or an alias, or all but its kind (`Arctic` for an ocean). It may say
+    more besides: a question whose answer a model may know is of no use.
     """
     golds, kind = row.golds, row.chain.answer.kind
     if mcts_reward(answer, golds) or cover_exact_match(answer, golds, word_boundary=True):
@@ -345,12 +333,12 @@ def is_right(answer: str, row: KgQuestion) -> bool:
 
 
 def names_in(text: str, node: KgNode) -> list[str]:
-    """Return the names of an entity that stand in a text."""
+    """Return the names of an entity that occur in a text."""
     return [name for name in (node.label, *node.aliases) if is_named(text, name)]
 
 
 def is_named(text: str, name: str) -> bool:
-    """Say whether a text has this name."""
+    """Tell whether a name occurs in a text."""
     if len(normalize_answer(name)) < _SHORT:
         return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
     return mentions(text, name)

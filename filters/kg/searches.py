@@ -1,5 +1,5 @@
-"""Rules on the searches of an episode: what they ask and show, which of them it uses, and how they lead to its
-answer.
+"""Rules on the searches of an episode: what each asks and shows, which ones its answer uses, and how they lead to
+it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TELLING = re.compile(r"(?<=[a-z,] )[A-Z][^\W_]+|\b\d(?:[\d,.]*\d)?\b")
 
 
 def redundant_steps(row: KgTrajectory) -> list[tuple[KgStep, str]]:
-    """Return the searches that are redundant, each with the reason."""
+    """Return the redundant searches, each with the reason why it is redundant."""
     redundant: list[tuple[KgStep, str]] = []
     asked: set[object] = set()
     shown: set[object] = set()
@@ -39,10 +39,10 @@ def redundant_steps(row: KgTrajectory) -> list[tuple[KgStep, str]]:
 
 
 def first_used(row: KgTrajectory) -> list[frozenset[tuple[str, str]]]:
-    """Return, for each search, what it is the first to show of what the episode, or its gold hops, make use of.
+    """Return for each search the useful things that it is the first to show.
 
-    These are gold documents; the answers of gold hops and the final answer, and where each is said of what it was asked
-    of; the entities that later searches ask for; and what later turns name. What stands in the question is known.
+    Useful are gold documents; the answers of gold hops and the final answer, and each of them in a text about its
+    subject; the entities that later searches ask for; and what later turns name. What stands in the question is known.
     """
     answers = {number: hop.answer for number, hop in enumerate(row.gold_hops, start=1)}
     # Nobody is told yes or no by the word that stands somewhere.
@@ -68,7 +68,9 @@ def first_used(row: KgTrajectory) -> list[frozenset[tuple[str, str]]]:
 
 
 def way_of(row: KgTrajectory) -> Way:
-    """Return how the episode came to its answer. A turn that cannot be read has no thought."""
+    """Return the episode in the form `Way`, in which rules for all data sets read it. A turn that cannot be read has no
+    thought.
+    """
     turns = [KG_SEARCH.read_turn(message) for message in row.messages if message.role == "assistant"]
     asking = [turn for turn in turns if turn is not None and turn.search is not None]
     thoughts = [turn.thought for turn in asking]
@@ -97,13 +99,13 @@ def way_of(row: KgTrajectory) -> Way:
 
 
 def count_unused(step: KgStep) -> int:
-    """Count the relations that a search asked the graph for and that no kept triple has."""
+    """Count the relations that a search requested from the graph and that no kept triple has."""
     kept = {triple.relation for triple in step.triples_kept}
     return sum(link.relation_id not in kept for link in step.relations)
 
 
 def passages_of(step: KgStep) -> list[Passage]:
-    """Return what a search shows as passages; a triple stands under the name of its head, of which it is said."""
+    """Return what a search shows as passages; a triple becomes a passage whose title is its subject."""
     triples = (Passage(id="", title=each.head_label, text=each.text, score=0.0) for each in step.triples_kept)
     return [*step.documents, *triples]
 
@@ -114,33 +116,33 @@ def texts_of(step: KgStep) -> list[str]:
 
 
 def named_in(turn: str) -> list[str]:
-    """Return the names, word by word, and the numbers that a turn speaks of."""
+    """Return the names, word by word, and the numbers in a turn."""
     return _TELLING.findall(turn)
 
 
 def gold_titles(step: KgStep, row: KgTrajectory) -> set[str]:
-    """Return the titles of the documents found on which the answer rests."""
+    """Return the titles of the gold documents that the search found."""
     gold = {document.title.casefold() for document in row.supporting}
     return {document.title for document in step.documents if document.title.casefold() in gold}
 
 
 def request_of(step: KgStep) -> tuple[str, frozenset[str], frozenset[str]]:
-    """Return what a search asks, without wording that says nothing: query, mentions, relations."""
+    """Return a search as (query, entities, relations), without words that make no difference, so that equal searches
+    compare equal.
+    """
     names, phrases = (frozenset(map(normalize_answer, texts)) for texts in (step.mentions, step.phrases))
     return normalize_answer(step.query), names, phrases
 
 
 def results_of(step: KgStep) -> frozenset[object]:
-    """Return what a search shows, as keys: documents by id, triples by their ends."""
+    """Return the results of a search as keys: documents by id, triples by subject and object."""
     triples = {(triple.head, triple.relation, triple.tail) for triple in step.triples_kept}
     return frozenset({document.id for document in step.documents} | triples)
 
 
 def bears_out(step: KgStep, names: Sequence[str], about: str = "") -> bool:
-    """Say whether a search shows an answer where a text speaks of an entity that the search named, or of one that is
-    searched.
-
-    `about`: an entity that the text has to name, if only without what tells it from its namesakes.
+    """Tell whether a search shows an answer in a text about an entity that the search named. With `about` the text must
+    name that entity too, perhaps without what tells it from its namesakes.
     """
     asked = {*step.mentions, *(link.label or "" for link in step.entities if link.is_searched)}
     asked = {name for each in asked for name in (each, *other_names(each)) if name}

@@ -1,5 +1,5 @@
-"""Rules on how agents came to their answers, the same for all records: which way is the better one, and what a way
-leaves open.
+"""Rules on the path from a question to its answer (a `Way`: searches, thoughts, answer), shared by all kinds of
+episodes: which path is better, and what it leaves open.
 """
 
 from typing import TYPE_CHECKING

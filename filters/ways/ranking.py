@@ -1,4 +1,5 @@
-"""A ranking of ways to one answer: which is better to learn from, as far as their words tell.
+"""Rank the paths (`Way`) by which several episodes came to one answer: which is better to learn from, as far as their
+words tell.
 
 Draws on one question often differ in nothing that a filter rejects. The better one asks a graph for what it has just
 said that it needs, and for a hop only where it knows what the hop is about; it names nobody of whom it has not read; it
@@ -32,7 +33,9 @@ _HALF = 0.5
 
 
 class WayRank(NamedTuple):
-    """What speaks against a way to an answer, the gravest first. The way with the least rank is the best."""
+    """What is wrong with a path to an answer, as counts, the gravest first; the path whose rank compares lowest is the
+    best.
+    """
 
     leaps: int
     """Number of requests for what no thought has named, or for a hop of something that is not known yet."""
@@ -52,7 +55,7 @@ class WayRank(NamedTuple):
 
 
 def rank_way(way: Way) -> WayRank:
-    """Count what speaks against a way."""
+    """Count what is wrong with a path to an answer, for ranking."""
     thoughts = [*(search.thought for search in way.searches), way.last_thought]
     return WayRank(
         leaps=len(list(find_leaps(way))) + len(find_early_requests(way)),
@@ -66,9 +69,8 @@ def rank_way(way: Way) -> WayRank:
 
 
 def find_leaps(way: Way) -> Iterator[str]:
-    """Return relations and entities of requests to a graph that no thought up to then has named.
-
-    The question names entities, too.
+    """Yield relations and entities that a request to a graph uses although neither the question nor any thought so far
+    has named them.
     """
     said = ""
     for search in way.searches:
@@ -79,12 +81,12 @@ def find_leaps(way: Way) -> Iterator[str]:
 
 
 def find_early_requests(way: Way) -> list[tuple[AskedSearch, str]]:
-    """Return the searches that ask a graph for a later hop's relation while they name what an earlier hop is about,
+    """Return the searches that ask a graph for a later hop's relation while they name the subject of an earlier hop,
     each with the relation.
 
-    "The False Step | place of birth" asks a film for what only its director has. What the request names beside it may
-    be what the relation belongs to; a relation that an earlier hop has, too ("the father of the father"), counts as
-    that hop's.
+    "The False Step | place of birth" asks a film for what only its director has. Another entity in the request may be
+    the one that has the relation; a relation that an earlier hop has, too ("the father of the father"), counts as that
+    hop's.
     """
     facts = answering_facts(way.question, (way.answer,), way.hops) if way.hops else ()
     return [
@@ -96,8 +98,8 @@ def find_early_requests(way: Way) -> list[tuple[AskedSearch, str]]:
 
 
 def reject_early_requests(found: Sequence[tuple[AskedSearch, str]]) -> Verdict:
-    """Reject as `early_relation` an episode with searches that `find_early_requests` returns. Score: how many relations
-    are asked for so.
+    """Reject as `early_relation` an episode with searches that `find_early_requests` returned. Score: the number of
+    such relations.
     """
     return count_faults("early_relation", found, _describe_early)
 
@@ -127,9 +129,8 @@ def _name_one(entities: Sequence[str], subjects: Sequence[str]) -> bool:
 
 
 def find_unseen(way: Way) -> Iterator[str]:
-    """Return names and numbers of thoughts that stand in nothing that was read before them, nor in the question.
-
-    Other filters judge what stands in the answer. "Doc 2" is no name.
+    """Yield names and numbers in thoughts that occur neither in the question nor in anything read before. The final
+    answer is judged by other filters; "Doc 2" is no name.
     """
     known = [way.question, way.told]
     for search in way.searches:
@@ -144,7 +145,7 @@ def _plain(thought: str) -> str:
 
 
 def find_named(way: Way) -> Iterator[str]:
-    """Return the titles of passages that a thought names after they were shown and that the question does not name."""
+    """Yield the titles of passages that a thought names after they were shown and that the question does not name."""
     thoughts = [*(search.thought for search in way.searches[1:]), way.last_thought]
     for number, search in enumerate(way.searches):
         said = " ".join(thoughts[number:])

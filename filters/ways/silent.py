@@ -1,4 +1,4 @@
-"""Filters of what an agent passes over in silence: a clause of the question, or the choice between namesakes.
+"""Filters for what an agent ignores without saying so: a clause of the question, or the choice between namesakes.
 
 A right answer does not show that all of its question was heeded: a question for the Marr who wrote "Sunken Bells" and
 won a prize in 1962 may be answered by any Marr. Whether a name was heeded is judged leniently, by half of its words in
@@ -40,13 +40,13 @@ _ALIKE = 0.85
 
 
 def judge_silence(way: Way) -> list[Verdict]:
-    """Return the verdicts of both filters."""
+    """Return the verdicts of `dropped_clause` and `untold_namesakes`."""
     return [dropped_clause(way), untold_namesakes(way)]
 
 
 def dropped_clause(way: Way) -> Verdict:
-    """Reject a way on which a name, year or quoted title of the question stands in nothing that the agent wrote or
-    read. Score: how many do.
+    """Reject an episode when a name, year or quoted title of the question occurs in nothing that the agent wrote or
+    read. Score: the number of these.
 
     What identifies the same thing beside a name that was found is no clause of its own: "the 1962 film Sunken Bells".
     """
@@ -54,17 +54,15 @@ def dropped_clause(way: Way) -> Verdict:
 
 
 def untold_namesakes(way: Way) -> Verdict:
-    """Reject a way on which the agent read of two things of one name, looked for that name, and never said which of
-    them it means.
-
-    Score: how many such pairs of titles.
+    """Reject an episode in which the agent read of two things with the same name, searched for that name, and never
+    said which one it means. Score: the number of such pairs of titles.
     """
     pairs = list(find_namesakes(way))
     return count_faults("untold_namesakes", pairs, lambda pair: f"{pair[0]!r} and {pair[1]!r}: no thought says which")
 
 
 def find_dropped(way: Way) -> Iterator[str]:
-    """Return the names, years and quoted titles of a question that stand in nothing that the agent wrote or read."""
+    """Yield the names, years and quoted titles of a question that occur in nothing that the agent wrote or read."""
     said = _said(way)
     texts = [*said, *_read(way)]
     quoted = [first or second for first, second in _QUOTED.findall(way.question)]
@@ -78,8 +76,8 @@ def find_dropped(way: Way) -> Iterator[str]:
 
 
 def find_namesakes(way: Way) -> Iterator[tuple[str, str]]:
-    """Return pairs of titles that were read, of one name and of one kind of thing ("1962 film", "1990 film"), for whose
-    name the agent has looked, and of which no word of its own or of the question says which is meant.
+    """Yield pairs of titles that were read, of one name and one kind ("1962 film", "1990 film"), which the agent
+    searched for without saying which of them is meant.
     """
     asked = {name.casefold() for each in way.searches for name in (*names_asked(each.query), *each.entities)}
     known = content_stems(" ".join([way.question, *_said(way)]))

@@ -1,4 +1,4 @@
-"""Rules for near twins: two ways that differ in nothing but words."""
+"""Rules that recognise near duplicates: two episodes that differ only in their words."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ _MOST = 0.5
 
 
 def ask_about_the_same(one: Way, other: Way) -> bool:
-    """Say whether the searches of two ways ask about the same names, in whatever words and however many searches."""
+    """Tell whether the searches of two episodes ask about the same names, in whatever words and however many
+    searches.
+    """
     return _name_the_same(_names_of(one), _names_of(other))
 
 
 def is_reworded(query: str, other: str) -> bool:
-    """Say whether two queries ask about the same names, in whatever words.
-
-    Where neither names anything, most words have to be the same.
+    """Tell whether two queries ask about the same names in other words. Where neither names anything, most words have
+    to be the same.
     """
     names = names_asked(query), names_asked(other)
     if any(names):

@@ -1,4 +1,6 @@
-"""How an agent came to its answer, in the one form in which filters and choices of all data sets read it."""
+"""The steps by which an agent came to its answer, in the one form in which filters and choices of all data sets read
+them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from trailforge.schemas import Hop, Passage, Trajectory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedSearch:
-    """A search, with the thought that led to it and what it brought."""
+    """A search, with the thought before it and the results it found."""
 
     thought: str
     """What the agent wrote before its request."""
@@ -30,7 +32,7 @@ class AskedSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """An episode from question to answer."""
+    """The path of an episode from its question to its answer: searches with thoughts and results, then the answer."""
 
     question: str
     """The question as it was asked."""
@@ -47,7 +49,7 @@ class Way:
 
 
 def way_of_trajectory(row: Trajectory) -> Way:
-    """Return a trajectory as a way. Its thoughts are those of its turns, in their order."""
+    """Return a trajectory as a `Way`. Its thoughts are those of its turns, in order."""
     turns = [REACT.read_turn(message) for message in row.messages if message.role == "assistant"]
     thoughts = [turn.thought for turn in turns[:-1] if turn is not None]
     thoughts = [*thoughts, *[""] * (len(row.steps) - len(thoughts))]

@@ -1,4 +1,6 @@
-"""All that nightly runs need: windows of documents, their plans, checks before a night, status, bands and retention."""
+"""Everything that nightly runs need: windows of documents, their plans, checks before a night, status, bands and
+retention.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,6 @@
-"""Check the figures of finished data against bands, the bounds between which they are to lie."""
+"""Check the figures of finished data sets, such as yield and cost, against bands: the limits between which they should
+lie.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,13 @@ OF_A_WINDOW = ("documents", "questions")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """The bounds of a figure, both allowed values themselves; None: no bound."""
+    """The limits of a figure, both inclusive; None means no limit."""
 
     least: float | None = None
     most: float | None = None
 
     def holds(self, value: float) -> bool:
-        """Whether a value lies within the bounds."""
+        """Tell whether a value lies within the limits."""
         return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
 
     def __str__(self) -> str:
@@ -38,7 +40,7 @@ Bands = Mapping[str, Mapping[str, Band]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breach:
-    """A figure that is outside of its band."""
+    """A figure of a run that is outside of its band, with the band's limits."""
 
     dataset: str
     figure: str
@@ -49,16 +51,14 @@ class Breach:
 
     @property
     def line(self) -> str:
-        """Describe the breach in a line for people."""
+        """Return a line that describes the breach to people."""
         value = "is not there" if self.value is None else f"is {self.value:.4g}"
         return f"{self.dataset}: {self.figure} {value}, should be {self.band}"
 
 
 def read_bands(content: Mapping[str, Any], *, source: object, datasets: tuple[str, ...]) -> Bands:
-    """Read the content of a file of bands. Raises `InvalidInput` naming a field that is no data set, no figure or no
-    band.
-
-    `datasets`: names that the file may have beside `window`.
+    """Read the content of a bands file. `datasets` are the names that it may have beside `window`. Raises
+    `InvalidInput` naming a field that is no data set, no figure or no band.
     """
     bands: dict[str, dict[str, Band]] = {}
     for dataset, figures in content.items():
@@ -72,13 +72,14 @@ def read_bands(content: Mapping[str, Any], *, source: object, datasets: tuple[st
 
 
 def outside(manifest: Manifest, bands: Bands) -> list[Breach]:
-    """Find the figures of a finished run that are outside of the bands of its data set."""
+    """Return the figures of a finished run that are outside of the bands of its data set."""
     return find_breaches(manifest.dataset, figures_of(manifest), bands)
 
 
 def find_breaches(dataset: str, figures: Mapping[str, float | None], bands: Bands) -> list[Breach]:
-    """Find the figures of a data set that are outside of its bands. A figure that has a band and no value is
-    outside."""
+    """Return the figures of a data set that are outside of their bands. A figure that has a band and no value is
+    outside.
+    """
     return [
         Breach(dataset=dataset, figure=name, value=value, band=band)
         for name, band in bands.get(dataset, {}).items()
@@ -87,18 +88,19 @@ def find_breaches(dataset: str, figures: Mapping[str, float | None], bands: Band
 
 
 def outside_of_window(*, documents: int, questions: int, bands: Bands) -> list[Breach]:
-    """Find the figures of a window that are outside of its bands. Where no documents came, missing questions follow
-    from that and are not listed."""
+    """Return the figures of a window that are outside of its bands. When no documents came, missing questions follow
+    from that and are not listed.
+    """
     breaches = find_breaches(WINDOW, {"documents": documents, "questions": questions}, bands)
     no_documents = [breach for breach in breaches if breach.figure == "documents" and not documents]
     return no_documents or breaches
 
 
 def figures_of(manifest: Manifest) -> dict[str, float | None]:
-    """All figures of a run that can have a band.
+    """Return all figures of a run that can have a band.
 
-    Calls a minute are not among them: for a run that went on, the calls of all its processes are known, and the
-    seconds of the last process alone.
+    Calls a minute are not among them: for a run that was resumed, the calls of all its processes are known, but only
+    the last process' seconds.
     """
     figures: dict[str, float | None] = {
         "calls_per_accepted_row": manifest.calls_per_accepted_row,
@@ -119,13 +121,15 @@ def _band(dataset: str, name: str, band: Any, source: object) -> Band:
     if not known:
         of_run = f"{', '.join(OF_A_RUN)}, STAGE.{' and STAGE.'.join(OF_A_STAGE)}"
         figures = ", ".join(OF_A_WINDOW) if dataset == WINDOW else of_run
-        raise InvalidInput(f"no figure; there are {figures}", file=source, field=field)
+        raise InvalidInput(f"no figure has this name; there are {figures}", file=source, field=field)
     try:
         read = from_dict(Band, band)
     except InvalidInput as error:
-        raise InvalidInput(f"expected least and most, or one of them ({error})", file=source, field=field) from error
+        raise InvalidInput(
+            f"expected numbers as least and most, or one of them ({error})", file=source, field=field
+        ) from error
     if read == Band():
-        raise InvalidInput("a band without any bound", file=source, field=field)
+        raise InvalidInput("a band without any bound; give least, most or both", file=source, field=field)
     if read.least is not None and read.most is not None and read.least > read.most:
-        raise InvalidInput("least is more than most", file=source, field=field)
+        raise InvalidInput("least is more than most; exchange them", file=source, field=field)
     return read

@@ -1,5 +1,4 @@
-"""Read what a night makes: a list of data sets, each made from the window's documents or from questions of another
-one."""
+"""Read which data sets a night makes, each from the window's documents or from the questions of another one."""
 
 from __future__ import annotations
 
@@ -40,9 +39,8 @@ class PlannedDataSet:
 
 
 def read_makes(content: Mapping[str, Any], *, source: str) -> tuple[PlannedDataSet, ...]:
-    """Read the list of a night's preset. Raises `InvalidInput` naming an entry that no night can make.
-
-    All questions of a window come from one entry.
+    """Read the list of data sets in a night's preset. Raises `InvalidInput` naming an entry that no night can make. All
+    questions of a window come from one entry.
     """
     entries = content.get("makes")
     if not isinstance(entries, list) or not entries or set(content) != {"makes"}:
@@ -61,13 +59,15 @@ def read_makes(content: Mapping[str, Any], *, source: str) -> tuple[PlannedDataS
 
 def _check(make: PlannedDataSet, before: list[PlannedDataSet]) -> None:
     if make.config_hash:
-        raise InvalidInput("is found out, not given", field="config_hash")
+        raise InvalidInput("is computed and cannot be given; leave it out", field="config_hash")
     if not _NAME.fullmatch(make.folder) or make.folder in {OF_DOCUMENTS, *(each.folder for each in before)}:
         raise InvalidInput(f"{make.folder!r}: expected a name of its own, of small letters", field="folder")
     if make.dataset not in dataset_names():
         raise InvalidInput(f"no data set {make.dataset!r}; there are {', '.join(dataset_names())}", field="dataset")
     if load_dataset(make.dataset).files is None:
-        raise InvalidInput(f"{make.dataset} is made of no file, and so of nothing of a window", field="dataset")
+        raise InvalidInput(
+            f"{make.dataset} takes no input file, and so nothing of a window; leave it out", field="dataset"
+        )
     for name in ("takes", "needs"):
         if unknown := sorted(set(getattr(make, name)) - set(PARAMETERS)):
             raise InvalidInput(f"no parameter {unknown[0]!r}; there are {', '.join(PARAMETERS)}", field=name)

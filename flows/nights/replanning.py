@@ -1,5 +1,6 @@
-"""Keep the plan by which a window begins, and decide which other plan a begun window may follow, so that nothing is
-lost."""
+"""Store the plan with which a window begins, and decide which other plan a begun window may change to without losing
+rows.
+"""
 
 from __future__ import annotations
 
@@ -35,18 +36,19 @@ class _Change:
 
 
 def begin(root: Path, plan: WindowPlan, replan: Collection[str] = ()) -> None:
-    """Keep the plan in the folder of its day, as `keep_plan`. Raises `OutputError` when another process makes the
-    window."""
+    """Store the plan in the folder of its day, as `keep_plan` does. Raises `OutputError` when another process is making
+    the window.
+    """
     folder = root / plan.day
     with exclusive(folder):
         keep_plan(folder, plan, replan)
 
 
 def keep_plan(folder: Path, plan: WindowPlan, replan: Collection[str] = ()) -> None:
-    """Write the plan of a window, unless it was begun with the same one. The caller holds the folder's lock.
+    """Write the plan of a window, unless it was begun with the same one; the caller holds the folder's lock.
 
-    Entries without a row take the new parameters; `replan`: entries that may do so though they paid for calls.
-    Raises `OutputError` where rows would not be as the plan says, for a complete window, and when something else is
+    Entries without a row take the new parameters. `replan` names entries that may do so although they paid for calls.
+    Raises `OutputError` where existing rows would not match the plan, for a complete window, and when something else is
     in the folder.
     """
     begun = read_record(folder / PLAN, WindowPlan) if (folder / TAKEN).is_file() else None
@@ -60,7 +62,7 @@ def keep_plan(folder: Path, plan: WindowPlan, replan: Collection[str] = ()) -> N
 
 
 def is_begun(run: Path) -> bool:
-    """Whether a run has a finished shard: its rows are then of the parameters that it was begun with."""
+    """Tell whether a run has a finished shard: its rows then belong to the parameters that it was begun with."""
     return (run / MANIFEST).exists() or bool(receipts_in(run))
 
 

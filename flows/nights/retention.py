@@ -47,10 +47,11 @@ class RetentionDecision:
 def decide_retention(
     root: Path, keep: int, *, curated: Sequence[Path] = (), spare: Sequence[str] = ()
 ) -> list[RetentionDecision]:
-    """Decide the fate of all complete windows but the newest `keep`, the earliest first. Nothing is changed.
+    """Decide for all complete windows but the newest `keep` whether they are removed, the earliest first; nothing is
+    changed.
 
-    `curated`: folders in or below which there are curated data sets, beside the root itself. `spare`: days that are
-    kept, however old. Raises `InvalidInput` for a root that is not there, or fewer than one window to keep.
+    `curated` are folders in or below which there are curated data sets, beside the root itself. `spare` are days to
+    keep, however old. Raises `InvalidInput` for a root that does not exist, or fewer than one window to keep.
     """
     check_keep(keep)
     if not root.is_dir():
@@ -62,14 +63,15 @@ def decide_retention(
 
 
 def check_keep(keep: int) -> None:
-    """Check that at least one window is kept. Raises `InvalidInput` for fewer."""
+    """Raise `InvalidInput` when fewer than one window would be kept."""
     if keep < 1:
         raise InvalidInput("has to be 1 or more", field="keep")
 
 
 def retain(root: Path, decided: Sequence[RetentionDecision]) -> list[RetentionDecision]:
-    """Remove the windows that `decide_retention` gives up, and return what became of each. A window is moved aside
-    whole before it is deleted."""
+    """Remove the windows that `decide_retention` marked for removal, and return what became of each. A window is moved
+    aside whole before it is deleted.
+    """
     for leftover in root.iterdir():  # of a removal that was killed
         if _LEFTOVER.fullmatch(leftover.name) and not leftover.is_symlink():
             shutil.rmtree(leftover, ignore_errors=True)

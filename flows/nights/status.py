@@ -1,4 +1,4 @@
-"""Read from its folders how far the windows of a nightly root are. Windows in progress are not disturbed."""
+"""Read the progress of a nightly root's windows from their folders, without disturbing those in progress."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ State = Literal["complete", "running", "stopped", "unreadable"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowStatus:
-    """The state of a window: how far its runs are, and what to do next."""
+    """The state of a window: the progress of its runs, and what to do next."""
 
     day: str
     state: State
@@ -48,17 +48,17 @@ class WindowStatus:
 
     @property
     def made(self) -> tuple[DataSetFigures, ...]:
-        """Figures of the window's runs, final or so far."""
+        """Return the figures of the window's runs, final or so far."""
         return self.window.datasets if self.window else self.so_far
 
 
 def read_windows(root: Path) -> list[WindowStatus]:
-    """The windows that were begun in a root, the earliest first; none for a folder that is no root."""
+    """Return the windows that were begun in a root, the earliest first; an empty list for a folder that is no root."""
     return [_status(folder) for folder in folders(root) if (folder / PLAN).is_file()]
 
 
 def follow_windows(root: Path) -> Iterator[list[WindowStatus]]:
-    """Read the windows of a root again and again, until no process works on any of them."""
+    """Yield the windows of a root again and again, until no process works on any of them."""
     while True:
         yield (windows := read_windows(root))
         if all(window.state != "running" for window in windows):

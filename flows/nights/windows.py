@@ -48,7 +48,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowPlan:
-    """What decides the data of a window: the content of `plan.json`, as the window was begun."""
+    """Everything that decides the data of a window: the content of `plan.json`, as the window was begun."""
 
     day: str
     """The window's day as an ISO date. Documents of this day are in the next window."""
@@ -80,13 +80,13 @@ class WindowPlan:
 
     @property
     def first_day(self) -> str:
-        """The first day whose documents are taken, as an ISO date."""
+        """Return the first day whose documents are taken, as an ISO date."""
         return (_date(self.day) - timedelta(days=self.window_days)).isoformat()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenDocuments:
-    """What a window took from its files: the content of `taken.json`."""
+    """What a window took from its source files: the content of `taken.json`."""
 
     books: StageCount
     """Counts of all rows of the files, with the reasons why some were left out."""
@@ -98,7 +98,7 @@ class TakenDocuments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSetFigures:
-    """Figures of one data set of a window."""
+    """The figures of one data set of a window."""
 
     dataset: str
     folder: str
@@ -144,7 +144,7 @@ def read_plan(folder: Path) -> WindowPlan:
     """Read the plan with which a window was begun. Raises `OutputError` where no plan can be read."""
     plan = read_record(folder / PLAN, WindowPlan)
     if plan is None:
-        raise OutputError(f"{folder} holds no window")
+        raise OutputError(f"{folder} holds no window (no plan.json); give the folder of a day of a nightly root")
     return plan
 
 
@@ -160,11 +160,11 @@ def read_window(folder: Path) -> Window | None:
 
 
 def take(folder: Path, plan: WindowPlan) -> TakenDocuments:
-    """Copy the documents of the window's days into its folder, unless that is done, and count them in its books.
+    """Copy the documents of the window's days into its folder, unless that is done, and return the counts.
 
-    People's decisions on earlier runs are copied, too. All files are read again when one has changed meanwhile.
-    Raises `InvalidInput` for a pattern without files, for a file that cannot be read or keeps changing, and when
-    over 5 % of all rows are invalid.
+    People's decisions on earlier runs are copied, too. All files are read again when one has changed meanwhile. Raises
+    `InvalidInput` for a pattern without files, for a file that cannot be read or keeps changing, and when over 5 % of
+    all rows are invalid.
     """
     done = read_record(folder / TAKEN, TakenDocuments)
     if done is not None:
@@ -205,13 +205,15 @@ def _version(file: Path) -> tuple[int, ...]:
 
 
 def find_files(patterns: Iterable[str]) -> list[Path]:
-    """Find the files that names and patterns (`*`, `?`, `[…]`, `**`) stand for, each once, by name."""
+    """Return the files that names and patterns (`*`, `?`, `[…]`, `**`) stand for, each once, sorted by name."""
     patterns, found = [*patterns], dict[str, None]()
     check_named(patterns)
     for pattern in patterns:
         names = sorted(glob.glob(pattern, recursive=True)) if glob.has_magic(pattern) else [pattern]
         if not names:
-            raise InvalidInput("no file is called so", file=pattern, field="documents")
+            raise InvalidInput(
+                "no file matches this name or pattern; see where the files are", file=pattern, field="documents"
+            )
         found |= dict.fromkeys(names)
     return [Path(name) for name in found]
 
@@ -233,7 +235,7 @@ class Choice:
     _seen: set[str] = field(default_factory=set)
 
     def add(self, file: Path, rows: Iterable[SourceDocument | InvalidRow]) -> None:
-        """Choose among the rows of a file."""
+        """Choose among the rows of a file, and count those that are left out."""
         before = len(self.documents)
         for row in rows:
             reason = self._against(row)
@@ -245,12 +247,12 @@ class Choice:
 
     @property
     def books(self) -> StageCount:
-        """The counts of all rows."""
+        """Return the counts of all rows: taken, and left out by reason."""
         count = len(self.documents)
         return stage("window", inputs=count + len(self._left_out), accepted=count, rejected=self._left_out)
 
     def check(self) -> None:
-        """Check that not too many rows are invalid. Raises `InvalidInput`."""
+        """Raise `InvalidInput` when too many rows are invalid."""
         rows = self.books.inputs
         if len(self._invalid) > _MOST_INVALID * rows:
             first = self._invalid[0]
@@ -281,7 +283,7 @@ def write_lines(path: Path, rows: Iterable[Any]) -> None:
 
 
 def finish(folder: Path, window: Window) -> None:
-    """Write the file that says a window is complete."""
+    """Write `window.json`, which marks a window as complete."""
     write_text(folder / DONE, json.dumps(to_dict(window), indent=1))
 
 

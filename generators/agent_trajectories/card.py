@@ -89,7 +89,7 @@ def _summary(
 
 
 def describe_tables(generator: AgentGeneratorConfig, *, has_rows: bool, has_pairs: bool) -> list[str]:
-    """Describe each table that stands beside the episodes in one line."""
+    """Return one line of description for each table beside the episodes."""
     lines = []
     if not (generator.sft_protocol or generator.sft_calls):
         lines.append("There are no SFT rows: the agent is sent raw text that it goes on with, and no turns of a chat.")
@@ -120,7 +120,7 @@ def describe_tables(generator: AgentGeneratorConfig, *, has_rows: bool, has_pair
 
 
 def describe_calls(records: Sequence[BrowseRecord]) -> str:
-    """Return the figures of long episodes in a clause: calls by tool, dead ends, and the pages behind the answers."""
+    """Summarize long episodes in a clause: calls by tool, dead ends, and the pages behind the answers."""
     each = [record.figures for record in records]
     tools = ", ".join(
         f"{fmean(getattr(one, name) for one in each):.1f} {name}" for name in ("searches", "opens", "finds")

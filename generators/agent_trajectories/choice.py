@@ -1,4 +1,6 @@
-"""Choose which of a question's episodes are taken, best first, and pair better ones with worse ones."""
+"""Choose which of a question's episodes become rows, best first, and pair better ones with worse ones for preference
+training.
+"""
 
 from __future__ import annotations
 
@@ -59,12 +61,10 @@ Rejected = tuple[AgentTrajectory, Verdict]
 
 
 def choose_rows(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> Chosen[AgentTrajectory]:
-    """Choose among all draws on a question, each given once and with what its filters measured.
+    """Choose among all draws on a question, each given once and with its filters' scores.
 
-    Those that are taken come best first, and the others in the order of their draws.
-
-    `_rank` decides which is best. One more is taken only if it goes another way than those before it. The cap comes
-    last.
+    Those that are kept come best first (`_rank`), and the others in the order of their draws. A further one is kept
+    only if it takes another route than those before it. The cap on their number comes last.
     """
     sound: list[AgentTrajectory] = []
     rejected: list[Rejected] = []
@@ -89,9 +89,11 @@ def choose_rows(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> C
 
 
 def unread_rows(taken: Sequence[AgentTrajectory], rejected: Sequence[Rejected]) -> list[AgentTrajectory]:
-    """Return the rows for which a model still has to read whether their answer is stated, as nothing names it plainly:
-    those that are taken, and those against which only speaks that what a hop needs was not found, or that no other draw
-    is right."""
+    """Return the rows for which a model must still read whether their answer is stated, since nothing names it plainly.
+
+    These are the kept rows, and those whose only faults are that what a hop needs was not found, or that no other draw
+    is right.
+    """
     failed = ((row, {each.name for each in row.filters if not each.passed}) for row, _ in rejected)
     doubted = [row for row, names in failed if names and names <= _READ_AGAIN]
     return [row for row in (*taken, *doubted) if not row.readings and facts_to_read(row)]
@@ -124,8 +126,9 @@ def _rank(row: AgentTrajectory) -> tuple[float, ...]:
 
 
 def is_same_route(one: AgentTrajectory, other: AgentTrajectory) -> bool:
-    """Tell whether two episodes ask alike, or ask about the same names in any words, or read mostly the same
-    documents; of agents that open pages, whether they make mostly the same calls."""
+    """Tell whether two episodes ask the same, ask about the same names in any words, or read mostly the same documents;
+    for agents that open pages, whether they make mostly the same calls.
+    """
     if one.episode.browse is not None and other.episode.browse is not None:
         return share_calls(one, other) > _MOST_SHARED
     if set(requests_of(one.episode.searches)) & set(requests_of(other.episode.searches)):
@@ -138,7 +141,7 @@ def is_same_route(one: AgentTrajectory, other: AgentTrajectory) -> bool:
 
 def preference_pairs(good: Sequence[AgentTrajectory], rejected: Sequence[Rejected], most: int) -> list[ContrastivePair]:
     """Return at most `most` pairs of a better and a worse episode of one question: those with a wrong answer come
-    first, then those that part latest.
+    first, then those that differ latest.
 
     The worse one gives an answer that is not nearly right, as a pair must not rest on the form of a name; or a right
     one, and searches for what it had not read where the two part. Both have the same prompt up to a turn of the
@@ -187,8 +190,9 @@ def _has_read_no_answer(row: AgentTrajectory) -> bool:
 
 
 def is_right_unread(row: AgentTrajectory, verdict: Verdict) -> bool:
-    """Tell whether the answer is right, and the row was rejected because a query names something that was not read
-    before."""
+    """Tell whether the answer is right and the row was rejected only because a query names something that was not read
+    before.
+    """
     return verdict.reason == UNREAD and row.episode.scores.right >= 1.0
 
 
@@ -203,8 +207,8 @@ def is_well_searched(row: AgentTrajectory) -> bool:
     """Tell whether a rejected episode read what the right answer rests on, so that only its wrong answer speaks against
     it.
 
-    It is in a protocol, its searches brought what each hop needs, and what they brought states the gold answer. Where
-    no text has to state that, as with yes and no, the documents have to be known.
+    It follows a protocol, its searches found what each hop needs, and what they found states the gold answer. Where no
+    text has to state that, as with yes and no, the supporting documents must be known.
     """
     failed = {each.name for each in row.filters if not each.passed}
     if row.sft_protocol not in PROTOCOLS or WRONG not in failed or failed - _OF_ANSWER:
@@ -215,7 +219,7 @@ def is_well_searched(row: AgentTrajectory) -> bool:
 
 
 def parting(good: AgentTrajectory, bad: AgentTrajectory) -> int | None:
-    """Return the first message at which two episodes differ if the agent wrote it in both, else None."""
+    """Return the index of the first message in which two episodes differ if the agent wrote it in both, else None."""
     both = [row.episode.messages for row in (good, bad)]
     place = common_prefix(*both)
     if any(len(messages) <= place or messages[place].role != "assistant" for messages in both):
@@ -245,8 +249,9 @@ def _pair(good: AgentTrajectory, bad: AgentTrajectory, verdict: Verdict, place: 
 
 
 def unlike_memory(row: RejectedRow, question: Question, config: AgentRunConfig) -> str:
-    """Return why a question was wrongly left out as known from memory; empty where it is known, or was left out
-    for an error."""
+    """Return why a question was wrongly dropped as known from memory; empty where it is known, or was dropped for an
+    error.
+    """
     if row.reason != KNOWN:
         return unlike_named(row, question)
     try:

@@ -1,4 +1,4 @@
-"""Configuration of how episodes of an agent are drawn and kept, and what the questions of a run share."""
+"""Configuration of how episodes of an agent are drawn and kept, and of what all questions of a run share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SAMPLING = frozenset(("temperature", "top_p"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryConfig:
-    """How the same model is asked each question without any search, before episodes are drawn."""
+    """Settings for asking the same model each question without any search, before episodes are drawn."""
 
     draws: int = 4
     """How many answers from memory are drawn for a question; 0: the model is not asked."""
@@ -50,7 +50,7 @@ class MemoryConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentGeneratorConfig:
-    """Which agent draws episodes, how often, and with which settings."""
+    """Settings for drawing episodes: which agent, how often, and with which of its settings."""
 
     agent: str = SEARCH_R1.name
     """Name of the agent, as `evaluation.agents.load_agent` takes it."""
@@ -96,27 +96,34 @@ class AgentGeneratorConfig:
         if self.memory.draws < 0:
             raise InvalidInput("must be 0 or more", field="memory.draws")
         if self.draws > 1 and self.temperature <= 0:
-            raise InvalidInput(f"{self.draws} draws at {self.temperature:g} are one draw", field="temperature")
+            raise InvalidInput(
+                f"{self.draws} draws at {self.temperature:g} are one draw; raise it, or ask for one draw",
+                field="temperature",
+            )
         if self.browses and self.style != "chat":
-            raise InvalidInput(f"{self.agent} talks in turns of a chat", field="style")
+            raise InvalidInput(f"{self.agent} talks in turns of a chat; set style: chat", field="style")
         if self._is_published:
             published_grammar(self.agent)
 
     @property
     def declared(self) -> Agent:
-        """The agent that `agent` names."""
+        """Return the declaration of the agent that `agent` names."""
         return load_agent(self.agent)
 
     @property
     def numbers(self) -> Any:
-        """The agent's configuration with these settings. Raises `InvalidInput` for a setting that the agent lacks."""
+        """Return the agent's configuration with these settings. Raises `InvalidInput` for a setting that the agent
+        lacks.
+        """
         record = self.declared.config
         known = [each.name for each in fields(record) if each.name not in _SAMPLING]
         # A whole text for an answer is right by no matcher, so an agent that can be asked for a box is.
         boxed = {"boxed": True} if "boxed" in known else {}
         try:
             if aside := sorted(_SAMPLING & self.settings.keys()):
-                raise InvalidInput("stands in the generator itself", field=aside[0])
+                raise InvalidInput(
+                    "is a field of the generator itself; give it there and not in its settings", field=aside[0]
+                )
             numbers = from_dict(record, boxed | self.settings)
             return replace(numbers, temperature=self.temperature, top_p=self.top_p)
         except InvalidInput as error:
@@ -125,35 +132,37 @@ class AgentGeneratorConfig:
 
     @property
     def browses(self) -> bool:
-        """Whether the agent opens pages, over up to hundreds of calls."""
+        """Tell whether the agent opens pages, over up to hundreds of calls."""
         return self.declared.protocol == BROWSE
 
     @property
     def sft_protocol(self) -> str:
-        """Protocol of the SFT rows, or empty where they are in none; see `AgentTrajectory.sft_protocol`.
+        """Return the protocol of the SFT rows, or an empty text where they follow none; see
+        `AgentTrajectory.sft_protocol`.
 
-        Agents without a protocol speak marks of their own or in several calls, and the published prompts open otherwise
-        than the protocol does: no reward or environment of ours reads them.
+        They follow none for agents that use tags of their own or several calls, and for published prompts, which open
+        otherwise than the protocol does: no reward or environment of ours reads those.
         """
         return "" if self._is_published else self.declared.protocol
 
     @property
     def sft_calls(self) -> bool:
-        """Whether each call becomes an SFT row; see `AgentTrajectory.sft_calls`. It is False for an agent that goes on
-        with one text: chat templates of trainers would part it into turns that were not sent."""
+        """Tell whether each call becomes an SFT row; see `AgentTrajectory.sft_calls`. False for an agent that continues
+        one text: the chat templates of trainers would split it into turns that were not sent.
+        """
         if self.sft_protocol:
             return False
         return self.numbers.chat if self.declared.protocol else self.style == "chat"
 
     @property
     def agent_config(self) -> str:
-        """Hash of the agent's name, its settings and its prompts, 12 hexadecimal digits."""
+        """Return a hash of the agent's name, its settings and its prompts, as 12 hexadecimal digits."""
         content = {"agent": self.agent, "numbers": to_dict(self.numbers), "words": self._words()}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
     def prompt_version(self) -> str:
-        """Hash of `agent_config` and of the prompts that ask from memory and that read an episode once more."""
+        """Return a hash of `agent_config` and of the prompts that ask from memory or read an episode once more."""
         asked = "".join(map(PROMPTS.text, (FROM_MEMORY, READ_FACT, OPEN_BRANCHES)))
         return hashlib.sha256(f"{self.agent_config}{asked}".encode()).hexdigest()[:12]
 
@@ -189,7 +198,7 @@ class AgentRunConfig(RunConfig):
     """SHA-256 of the graph's manifest: the content of a graph decides the rows, and its folder does not."""
 
     def row_settings(self) -> dict[str, Any]:
-        """Settings that decide the rows; graph and corpus count by their content, not by their place."""
+        """Return the settings that decide the rows; graph and corpus count by their content, not by their path."""
         content = RunConfig.row_settings(self) | {"retrieval": self.retrieval.row_settings()}
         del content["kg"]
         if not self.generator.browses:
@@ -198,17 +207,17 @@ class AgentRunConfig(RunConfig):
 
     @property
     def prompt_version(self) -> str:
-        """Hash of the prompts; see `AgentGeneratorConfig.prompt_version`."""
+        """Return the hash of the prompts; see `AgentGeneratorConfig.prompt_version`."""
         return self.generator.prompt_version
 
     @property
     def records(self) -> tuple[type, ...]:
-        """Classes of records whose schemas decide the rows."""
+        """Return the classes of records whose schemas affect the rows."""
         return (AgentTrajectory, ContrastivePair, SftRow)
 
     @property
     def reply_limits(self) -> dict[str, int]:
-        """Most tokens of each kind of reply, by the name of its setting."""
+        """Return the maximal number of tokens of each kind of reply, by the name of its setting."""
         numbers, thoughts = self.generator.numbers, getattr(self.generator.numbers, "thought_tokens", 0)
         limits = {
             f"generator.settings.{each.name}": getattr(numbers, each.name) + thoughts
@@ -227,32 +236,32 @@ class AgentRunConfig(RunConfig):
 
     @property
     def thought_settings(self) -> tuple[str, ...]:
-        """Return the names of settings that a model which thinks lacks.
+        """Return the names of settings that a reasoning model needs and that are not set.
 
-        With no tokens for thoughts of their own, requests carry stop strings, which may end a thought.
+        Without tokens for thoughts of their own, requests carry stop strings, which may end a thought.
         """
         is_unset = getattr(self.generator.numbers, "thought_tokens", None) == 0
         return ("generator.settings.thought_tokens",) if is_unset else ()
 
     @property
     def encoder_name(self) -> str | None:
-        """Name of the sentence encoder; None when none is wanted."""
+        """Return the name of the sentence encoder; None when none is needed."""
         return self.retrieval.encoder_name
 
     @property
     def passage_prefix(self) -> str:
-        """Text that the sentence encoder wants before each passage."""
+        """Return the text that the sentence encoder needs before each passage."""
         return self.retrieval.passage_prefix
 
     @property
     def call_style(self) -> Literal["chat", "completion"]:
-        """Whether the model is asked by chat messages or by a text that it goes on with."""
+        """Return whether the model is called with chat messages or with a text that it continues."""
         return self.generator.style
 
     def on_graph(self, kg: Path | None) -> AgentRunConfig:
-        """Return the configuration with this graph in place of the preset's, after a check of all its bytes.
-
-        Raises `InvalidInput` when one is missing or given in vain, and as `KgStore.open` and `KgStore.check_once`.
+        """Return the configuration with this graph in place of the preset's, after checking all its bytes. Raises
+        `InvalidInput` when a graph is missing or would not be used, and what `KgStore.open` and `KgStore.check_once`
+        raise.
         """
         folder = str(kg) if kg is not None else self.kg
         self.generator.declared.check_graph(bool(folder))
@@ -263,9 +272,8 @@ class AgentRunConfig(RunConfig):
 
 
 def configure(config: AgentRunConfig, inputs: RunInputs) -> AgentRunConfig:
-    """Return the configuration with the agent, the back end, the documents and the graph of these inputs.
-
-    Raises `InvalidInput` when what is to be searched is not there, or cannot be searched by this agent.
+    """Return the configuration with the agent, back end, documents and graph of these inputs. Raises `InvalidInput`
+    when what is to be searched does not exist, or cannot be searched by this agent.
     """
     agent = inputs.options.get("agent")
     if agent is not None:

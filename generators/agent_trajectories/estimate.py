@@ -1,4 +1,4 @@
-"""Estimate the most that a run of agent trajectories may take."""
+"""Estimate the highest cost of a run of agent trajectories."""
 
 from __future__ import annotations
 
@@ -95,11 +95,11 @@ def calls_of(generator: AgentGeneratorConfig) -> int:
 
 
 def prompts_of_calls(numbers: Any, asked: float) -> tuple[float, float]:
-    """Return the mean tokens of the prompts of an episode with all its calls, and how many of these a server has read
-    before, in the prompt of the turn before.
+    """Return the mean number of prompt tokens of an episode that makes all its calls, and how many of these the server
+    has cached from the turn before.
 
-    A result is reckoned as a part of a page, and a turn as a short thought with a call, until the room is full. What a
-    rule of context takes away or sums up is read anew.
+    A result counts as a part of a page, and a turn as a short thought with a call, until the context is full. What is
+    removed or summarised from the context is read again.
     """
     rule, most = read_rule(numbers.context), numbers.max_tokens - numbers.turn_tokens
     opening, grown = asked + count_tokens(WORDS), _PART + _TURN
@@ -119,6 +119,6 @@ def prompts_of_calls(numbers: Any, asked: float) -> tuple[float, float]:
 
 
 def longest_reply(numbers: Any) -> int:
-    """Return the tokens of an agent's longest reply, including a reasoning model's thoughts."""
+    """Return the number of tokens of an agent's longest reply, including a reasoning model's thoughts."""
     limits = [getattr(numbers, name, 0) for name in ("turn_tokens", "answer_tokens", "step_tokens")]
     return max(limits) + getattr(numbers, "thought_tokens", 0)

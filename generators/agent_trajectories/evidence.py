@@ -23,20 +23,21 @@ def is_stated(texts: Sequence[str], names: Sequence[str]) -> bool:
 
 def text_given(message: Message, row: AgentTrajectory) -> str:
     """Return the text that a message gives to the agent, without the question; empty for the agent's own turns and for
-    rules."""
+    instructions.
+    """
     return message.content.replace(row.episode.question, " ") if message.role in ("user", "tool") else ""
 
 
 def requests_of(searches: Sequence[AgentSearch]) -> list[tuple[str, ...]]:
-    """Return what each search asks for, without regard to case and punctuation."""
+    """Return the requests of each search, ignoring case and punctuation."""
     return [tuple(map(normalize_answer, (each.query, *each.entities, *each.relations))) for each in searches]
 
 
 def is_borne_out(row: AgentTrajectory, names: Sequence[str], place: int) -> bool:
     """Tell whether something read after the turn at `place` states the name that the turn guessed.
 
-    Whether the hop's own document was found is measured by `missing_evidence`. Where the documents are not known, it
-    has to be what a turn was given that did not search for the guess: a passage that is found by a name has the name.
+    Whether the hop's own document was found is measured by `missing_evidence`. Where the documents are not known, only
+    results of a search count that did not search for the guess: a passage found by a name contains the name.
     """
     messages, queries = row.episode.messages, [search.query for search in row.episode.searches]
     is_known, asked = bool(row.episode.scores.found_at), False
@@ -50,15 +51,14 @@ def is_borne_out(row: AgentTrajectory, names: Sequence[str], place: int) -> bool
 
 
 def find_unread(row: AgentTrajectory) -> list[str]:
-    """Return what the agent's own queries name, though neither the question nor anything given before them does.
-
-    A query that names several counts once. See `filters.guesses`.
+    """Return what the agent's own queries name although neither the question nor anything read before does. A query
+    that names several things counts once. See `filters.guesses`.
     """
     return [what for _, what in _unread_queries(row)]
 
 
 def unread_turns(row: AgentTrajectory) -> set[int]:
-    """Return the messages in which the agent searches for something that it had not read."""
+    """Return the indices of the messages in which the agent searches for something that it had not read."""
     return {place for place, _ in _unread_queries(row)}
 
 
@@ -77,7 +77,7 @@ def _unread_queries(row: AgentTrajectory) -> Iterator[tuple[int, str]]:
 
 
 def given_by_message(row: AgentTrajectory) -> list[list[Passage]]:
-    """Return what each message gives to the agent: passages and triples of a result, or else its text."""
+    """Return what each message gives to the agent: the passages and triples of a result, or else its text."""
     found: dict[int, list[Passage]] = {}
     asked = [] if row.episode.browse is not None else zip(asked_at(row.episode), _read_by_search(row), strict=True)
     for place, passages in asked:
@@ -88,11 +88,11 @@ def given_by_message(row: AgentTrajectory) -> list[list[Passage]]:
 
 
 def find_hops(row: AgentTrajectory) -> tuple[int | None, ...]:
-    """Return for each hop the 0-based search that first brought what it needs; None: none did.
+    """Return for each hop the number (from 0) of the search that first found what it needs, or None.
 
-    That is its supporting document, or another passage that says its answer and a word of what it is asked of. Where
-    not each hop has a document of its own, and for agents that open pages, the supporting documents alone, as the
-    episode's scores have them.
+    That is its supporting document, or another passage with its answer and a word of its subject. Where not each hop
+    has a document of its own, and for agents that open pages, only the supporting documents count, as in the episode's
+    scores.
     """
     found_at = row.episode.scores.found_at
     if not found_at or len(found_at) != len(row.gold_hops) or row.episode.browse is not None:
@@ -114,8 +114,9 @@ def find_hops(row: AgentTrajectory) -> tuple[int | None, ...]:
 
 
 def way_of(row: AgentTrajectory) -> Way:
-    """Return the steps by which the agent came to its answer. A search that no turn of its own asks for follows from no
-    thought."""
+    """Return the episode in the form `Way`, in which rules for all data sets read it. A search that no turn of the
+    agent asks for has no thought.
+    """
     episode, used = row.episode, find_hops(row)
     messages, read = episode.messages, _read_by_search(row)
     searches = (
@@ -149,8 +150,11 @@ def _thought_of(message: Message, row: AgentTrajectory, query: str) -> str:
 
 
 def read_by(row: AgentTrajectory) -> list[Passage]:
-    """Return all passages and triples that the agent was given, each once; where separate calls read for it, what they
-    said; of an agent that opens pages, the results that show what its answer cites."""
+    """Return everything that the agent read as passages, each once.
+
+    That is all passages and triples it was given; where separate calls read for it, what they said; for an agent that
+    opens pages, the results that show what its answer cites.
+    """
     if row.episode.browse is not None:
         cited = cited_results(row.episode.browse)
         return [
@@ -170,7 +174,7 @@ def read_by(row: AgentTrajectory) -> list[Passage]:
 def admission_of(row: AgentTrajectory) -> str:
     """Return the clause in which the last turn says that it guesses (see `filters.guesses`), or an empty text.
 
-    After long research a turn tells of pages that said nothing, too: where a cited part states the answer, that is no
+    After long research a turn also tells of pages that said nothing: where a cited part states the answer, that is no
     admission.
     """
     messages, names = row.episode.messages, names_of_answer(row.episode.answer, row.golds)
@@ -186,15 +190,15 @@ def admission_of(row: AgentTrajectory) -> str:
 
 
 def lacks_document(row: AgentTrajectory) -> bool:
-    """Tell whether no search found what one of the hops needs."""
+    """Tell whether a hop lacks what it needs because no search found it."""
     return any(place is None for place in find_hops(row))
 
 
 def facts_to_read(row: AgentTrajectory) -> tuple[SoughtFact, ...]:
-    """Return the facts that an episode's answer rests on, as far as nothing that the agent read names them plainly.
+    """Return the facts behind an episode's answer that nothing the agent read names plainly, for a model to look up.
 
-    That is the whole question where what a hop needs was not found: another road may lead there all the same. It is
-    asked, too, where no other draw is right.
+    That is the whole question where what a hop needs was not found, since another route may lead there all the same,
+    and where no other draw is right.
     """
     episode, names = row.episode, names_of_answer(row.episode.answer, row.golds)
     hops = () if lacks_document(row) else row.gold_hops

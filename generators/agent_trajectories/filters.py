@@ -85,7 +85,9 @@ class AgentFilterConfig:
 
 
 def judge_episode(row: AgentTrajectory, config: AgentFilterConfig) -> list[Verdict]:
-    """Return every filter's verdict, the gravest first; none on memory where the model was not asked from memory."""
+    """Return every filter's verdict, the gravest first; without the one on memory where the model was not asked from
+    memory.
+    """
     browses = row.episode.browse is not None
     verdicts = [
         unfinished(row),
@@ -127,7 +129,7 @@ def unfinished(row: AgentTrajectory) -> Verdict:
 
 
 def malformed_conversation(row: AgentTrajectory) -> Verdict:
-    """Reject a conversation that breaks its protocol's grammar, or was mended. Score: number of rules broken."""
+    """Reject a conversation that breaks its protocol's grammar, or was repaired. Score: the number of broken rules."""
     messages = row.episode.messages
     grammar = PROTOCOLS.get(row.sft_protocol)
     return reject_malformed(grammar.validate(messages, strict=True) if grammar is not None else [])
@@ -142,8 +144,8 @@ def ambiguous_answer(row: AgentTrajectory) -> Verdict:
 
 
 def near_miss(row: AgentTrajectory) -> Verdict:
-    """Reject an answer that the matcher finds wrong but that is part of a gold answer's name: a judge could find it
-    right, and none was asked, or it did not. Score: 1 for one.
+    """Reject an answer that the matcher calls wrong but that is part of a gold answer's name: a judge might call it
+    right, and none did. Score: 1 for such an answer.
     """
     answer = row.episode.answer
     is_part = any(mentions(gold, answer) for gold in row.golds)
@@ -153,18 +155,17 @@ def near_miss(row: AgentTrajectory) -> Verdict:
 
 
 def wrong_answer(row: AgentTrajectory) -> Verdict:
-    """Reject an answer that is not right by the matcher (`rewards.matching`), by no title that was read, and by no
-    judge.
-
-    Score: 1 or 0.
+    """Reject an answer that is wrong by the matcher (`rewards.matching`), by every title that was read, and by the
+    judge. Score: 1 or 0.
     """
     score = row.episode.scores.right
     return reject_wrong(row.episode.answer, row.golds[0], is_right=score >= 1.0, score=score)
 
 
 def may_be_right(row: AgentTrajectory) -> bool:
-    """Tell whether a judge should see the answer: it is not right so far but near, in a sound episode on a sound
-    question."""
+    """Tell whether a judge should see the answer: it is near a gold answer but not right so far, in an otherwise sound
+    episode on a sound question.
+    """
     is_sound = all(
         verdict.keep
         for verdict in (unfinished(row), malformed_conversation(row), no_search(row), ambiguous_answer(row))
@@ -215,8 +216,9 @@ def missing_evidence(row: AgentTrajectory) -> Verdict:
 
 
 def is_same_reading(reading: FactReading, row: AgentTrajectory) -> bool:
-    """Tell whether a model that was asked the whole question read the row's answer or, where the row is right, a gold
-    one. Whether it read another one beside it is measured by `other_answers`."""
+    """Tell whether a model that answered the whole question from what was read gave the row's answer or, where the row
+    is right, a gold one. Whether it gave another one beside it is measured by `other_answers`.
+    """
     return has_found(reading, row.episode.question, (row.episode.answer, *row.golds))
 
 
@@ -315,8 +317,8 @@ def early_relation(row: AgentTrajectory) -> Verdict:
 def right_by_chance(row: AgentTrajectory, *, least: float) -> Verdict:
     """Reject an episode when too few draws on its question are right, so that this one may be right by chance.
 
-    Of several draws one is too few, whatever the share. Where a model that was asked the question over what it had read
-    answers alike, that counts as a second one. Score: the share of right ones, corrected for chance.
+    A single right one of several draws is too few, whatever the share. A model's answer to the question from what was
+    read counts as a second one, where it is the same. Score: the share of right ones, corrected for chance.
     """
     is_confirmed = is_alone(row) and any(is_same_reading(reading, row) for reading in row.readings)
     share = correct_for_chance((row.right_draws + is_confirmed) / row.draws, row.episode.question, row.golds)
@@ -331,10 +333,9 @@ def too_long(row: AgentTrajectory, *, most: int) -> Verdict:
 
 
 def known_from_memory(memory: FromMemory, *, most: float) -> Verdict:
-    """Reject a question that the same model answers without any search.
-
-    Score: share of right answers, corrected for chance, half right ones by half. When all replies
-    were cut nothing is known, and the question is not taken.
+    """Reject a question that the same model answers without any search. Score: the share of right answers, corrected
+    for chance, where half right ones count half. When all replies were cut nothing is known, and the question is
+    rejected.
     """
     if not memory.answers:
         detail = f"no verdict: all {memory.draws} replies were cut"

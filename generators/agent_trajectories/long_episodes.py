@@ -53,7 +53,9 @@ class LongEpisodeLimits:
 
 
 def judge_calls(row: AgentTrajectory, limits: LongEpisodeLimits) -> list[Verdict]:
-    """Return the verdicts on the calls of an episode, the gravest first; none where its agent opens no pages."""
+    """Return the verdicts on the calls of an episode, the gravest first; an empty list where its agent opens no
+    pages.
+    """
     if row.episode.browse is None:
         return []
     return [
@@ -68,15 +70,14 @@ def judge_calls(row: AgentTrajectory, limits: LongEpisodeLimits) -> list[Verdict
 
 
 def malformed_turns(row: AgentTrajectory, *, most: int) -> Verdict:
-    """Reject an episode with too many turns that could not be read, or were mended. Score: how many."""
+    """Reject an episode with too many turns that could not be read, or were repaired. Score: their number."""
     slips = slips_of(_record(row))
     verdict = count_faults("malformed_turns", slips, str)
     return verdict if len(slips) > most else replace(verdict, keep=True, detail="")
 
 
 def unread_pages(row: AgentTrajectory, *, least: float) -> Verdict:
-    """Reject an episode that cites too many pages of which it read passages of searches alone.
-
+    """Reject an episode that cites too many pages which it never opened, knowing only their snippets from searches.
     Score: the share of the cited pages that it opened, or looked through for words; 1 where it cites none.
     """
     record = _record(row)
@@ -89,10 +90,8 @@ def unread_pages(row: AgentTrajectory, *, least: float) -> Verdict:
 
 
 def uncited_answer(row: AgentTrajectory, *, least: float) -> Verdict:
-    """Reject an answer that cites no part which states it, cites a part that was never shown, or cites too few of the
-    pages that it rests on.
-
-    Yes and no need any part that was shown. Score: how many of the cited results state the answer.
+    """Reject an answer when no cited part states it, when a cited part was never shown, or when too few of the pages
+    behind it are cited. Yes and no need any part that was shown. Score: how many of the cited results state the answer.
     """
     record, names = _record(row), names_of_answer(row.episode.answer, row.golds)
     figures, cited = record.figures, cited_results(record)
@@ -125,9 +124,8 @@ def too_many_calls(row: AgentTrajectory, *, most: int | None) -> Verdict:
 
 
 def repeated_calls(row: AgentTrajectory, *, most: int) -> Verdict:
-    """Reject an episode that makes calls again though it still saw what they had found. Score: how many.
-
-    A result that the rule of its context had taken away may be asked for again.
+    """Reject an episode that repeats calls whose results it still had in its context. Score: their number. A result
+    that was removed from the context may be asked for again.
     """
     record = _record(row)
     again = [record.calls[number] for number in needless_repeats(record)]
@@ -138,7 +136,9 @@ def repeated_calls(row: AgentTrajectory, *, most: int) -> Verdict:
 
 
 def dead_end(row: AgentTrajectory, *, most: int) -> Verdict:
-    """Reject an episode that did not leave a way which led nowhere. Score: the longest run of calls without a gain."""
+    """Reject an episode that stayed too long on a path that led nowhere. Score: the longest run of calls that found
+    nothing new of use.
+    """
     length = longest_dead_end(_record(row))
     detail = "" if length <= most else f"{length} calls in a row led nowhere (at most {most})"
     return Verdict(keep=length <= most, reason="dead_end", score=float(length), detail=detail)
@@ -153,8 +153,9 @@ def unused_pages(row: AgentTrajectory, *, most: float) -> Verdict:
 
 
 def rank_calls(row: AgentTrajectory) -> tuple[float, ...]:
-    """Rank an episode, best first: calls made again in vain, the longest dead end, pages that were not used, those
-    behind the answer that were not cited, the number of calls, and last the number of its draw."""
+    """Return a sort key by which the best episode comes first: repeated calls, the longest dead end, unused pages,
+    uncited pages behind the answer, the number of calls, and last the number of its draw.
+    """
     record = _record(row)
     figures = record.figures
     return (
@@ -168,7 +169,7 @@ def rank_calls(row: AgentTrajectory) -> tuple[float, ...]:
 
 
 def share_calls(one: AgentTrajectory, other: AgentTrajectory) -> float:
-    """Return the share of the calls of the shorter of two episodes that the other makes, too."""
+    """Return the share of the shorter episode's calls that the other episode makes, too."""
     made = [
         {(call.tool, call.query.casefold(), call.page, call.part) for call in _record(row).calls}
         for row in (one, other)
@@ -177,7 +178,7 @@ def share_calls(one: AgentTrajectory, other: AgentTrajectory) -> float:
 
 
 def is_like_messages(row: AgentTrajectory) -> bool:
-    """Tell whether the row's calls, question and answer are those of its conversation."""
+    """Tell whether the row's calls, question and answer agree with its conversation."""
     record, episode = _record(row), row.episode
     last = turns_of(record).get(len(record.messages) - 1)
     answer = last.answer.text if last is not None and last.answer is not None else ""

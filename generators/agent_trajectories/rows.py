@@ -1,4 +1,4 @@
-"""Derive the fields of a row from an agent's episode, and make the rows for training from it."""
+"""Derive the fields of a row from an agent's episode, and make the training rows from it."""
 
 from __future__ import annotations
 
@@ -90,9 +90,8 @@ def is_spelt_otherwise(first: Sequence[str], second: Sequence[str]) -> bool:
 
 
 def derive_fields(row: AgentTrajectory, question: Question, judge: JudgeOptions | None = None) -> dict[str, Any]:
-    """Return the fields of a row that follow from its question, its transcript and what a judge said of its answer.
-
-    Right is also what a passage that it has read calls the gold answer in its title, and what the judge accepts.
+    """Return the fields of a row that follow from its question, its transcript and the judge's score. An answer is also
+    right when it is the title of a passage it read about the gold answer, or when the judge accepts it.
     """
     old = row.episode
     browse = None if old.browse is None else with_gold(old.browse, gold_pages(question))
@@ -124,13 +123,15 @@ def derive_fields(row: AgentTrajectory, question: Question, judge: JudgeOptions 
 
 
 def with_shares(rows: Sequence[AgentTrajectory]) -> list[AgentTrajectory]:
-    """Return all draws on a question, with the numbers of draws and of right ones; admitted guesses do not count."""
+    """Return all draws on a question with the number of draws and of right ones filled in; admitted guesses do not
+    count as right.
+    """
     right = sum(row.episode.scores.right >= 1.0 and not admission_of(row) for row in rows)
     return [replace(row, draws=len(rows), right_draws=right) for row in rows]
 
 
 def with_verdict(row: AgentTrajectory, score: float | None, keys: Sequence[str]) -> AgentTrajectory:
-    """Return the row with a judge's score of its answer, and the keys of the calls that the score rests on."""
+    """Return the row with a judge's score of its answer, and the keys of the calls behind the score."""
     if score is None:
         return row
     scores = replace(row.episode.scores, judge=score)
@@ -140,8 +141,9 @@ def with_verdict(row: AgentTrajectory, score: float | None, keys: Sequence[str])
 
 
 def searches_match(row: AgentTrajectory) -> bool:
-    """Tell whether the row's answer and searches are those of its conversation; True for a conversation in no
-    protocol."""
+    """Tell whether the row's answer and searches agree with its conversation; True for a conversation that follows no
+    protocol.
+    """
     if not row.sft_protocol:
         return True
     if row.episode.browse is not None:
@@ -160,9 +162,12 @@ def searches_match(row: AgentTrajectory) -> bool:
 
 
 def sft_rows(row: AgentTrajectory, *, data_source: str) -> list[SftRow]:
-    """Return the whole conversation as a row, where it is in a protocol that our trainers know. Of an agent whose calls
-    are kept as they were sent its conversation and each call whose reply was used, a row each; none of one that was
-    told off. Of an agent that opens pages a row for each window."""
+    """Return the training rows of an episode.
+
+    That is the whole conversation as one row where it follows a protocol that our trainers know; for an agent whose
+    calls are kept as sent, one row for its conversation and one for each call whose reply was used, unless that call
+    was corrected; for an agent that opens pages, one row for each context window.
+    """
     if (record := row.episode.browse) is not None:
         return window_rows(_sft_row(row, (), row.uid, data_source), record)
     told_off = (NO_MORE_SEARCHES, SEARCHED_BEFORE, SEARCH_R1_INVALID)
@@ -177,8 +182,7 @@ def sft_rows(row: AgentTrajectory, *, data_source: str) -> list[SftRow]:
 
 
 def used_calls(calls: Sequence[AgentCall]) -> list[AgentCall]:
-    """Return the calls whose replies were whole and read as they are, without those of a step that was repeated or
-    lost."""
+    """Return the calls whose replies were complete and readable, without those of a step that was repeated or lost."""
     later = [*(call.purpose for call in calls[1:]), ""]
     return [
         call
@@ -222,7 +226,7 @@ def _sft_row(row: AgentTrajectory, messages: Sequence[Message], uid: str, data_s
 
 
 def without_time(run: AgentRun) -> AgentRun:
-    """Return a run as a row keeps it: without what depends on a clock, and without texts that its messages hold."""
+    """Return a run as a row stores it: without times, and without texts that its messages already contain."""
     searches = tuple(replace(search, seconds=0.0) for search in run.searches)
     browse = run.browse
     if browse is not None:

@@ -1,4 +1,4 @@
-"""Questions -> draws of an agent -> verified episodes, SFT rows, pairs.
+"""The stage of the run: questions -> draws of an agent -> verified episodes, SFT rows, pairs.
 
 read_questions | cut into shards | ask from memory, n draws, choose, read again (per question) | write shard | manifest
 """
@@ -76,7 +76,7 @@ _PLAN = "plan"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentContext(RunContext):
-    """Everything that all questions of a run share."""
+    """What all questions of a run share: model client, settings, retrieval and perhaps a knowledge graph."""
 
     config: AgentRunConfig
     retrieval: Retrieval
@@ -88,7 +88,7 @@ class AgentContext(RunContext):
 
 
 def open_context(work: ModelWork, client: ModelClient) -> AgentContext:
-    """Open what all questions of a run share. Raises when the index or the graph is not there."""
+    """Open what all questions of a run share. Raises an error when the index or the graph does not exist."""
     config: AgentRunConfig = work.config
     pages: PageTools | None = None
     if config.generator.browses and not config.retrieval.searches_paragraphs:
@@ -113,8 +113,7 @@ def backend_of(retrieval: Retrieval) -> str:
 
 
 async def draw(question: Question, context: AgentContext, config: AgentRunConfig) -> Draws[AgentTrajectory]:
-    """Draw the episodes of a question; none on one that names its answer, nor on one that the model knows: a few
-    answers cost less than episodes."""
+    """Draw a question's episodes; none if it names its answer or the model knows it, which a few cheap calls show."""
     named = answer_in_question(question)
     if not named.keep:
         return Draws(against=named)
@@ -140,7 +139,7 @@ async def read_again(
     context: AgentContext,
     config: AgentRunConfig,
 ) -> tuple[Chosen[AgentTrajectory], Meter]:
-    """Return the choice after each of its rows was read once more, where that is wanted, and the calls."""
+    """Return the choice after a model read each chosen row once more, where that is configured, and the calls."""
     work = _Work(question, context, _environment(question, context))
     return await choose_read(
         rows,
@@ -175,7 +174,7 @@ def derive(rows: Sequence[AgentTrajectory], question: Question, config: AgentRun
 
 
 def choose(rows: Sequence[AgentTrajectory], question: Question, config: AgentRunConfig) -> Chosen[AgentTrajectory]:
-    """Choose the episodes of a question that are taken; see `choice.choose_rows`."""
+    """Choose which of a question's episodes are kept; see `choice.choose_rows`."""
     del question
     return choose_rows(rows, config.filters)
 
@@ -186,13 +185,13 @@ def pairs_of(chosen: Chosen[AgentTrajectory], config: AgentRunConfig) -> list[Co
 
 
 def sft_of(row: AgentTrajectory, config: AgentRunConfig) -> list[SftRow]:
-    """Return the SFT rows of a taken episode, where it is in a protocol that is trained."""
+    """Return the SFT rows of a kept episode; none where it follows no protocol that is trained."""
     del config
     return sft_rows(row, data_source=NAME)
 
 
 def problems_of(row: AgentTrajectory, question: Question, checks: RowChecks) -> Iterator[str]:
-    """Yield what is wrong with a taken episode that no filter examines."""
+    """Yield what is wrong with a kept episode that no filter examines."""
     del question
     if not searches_match(row):
         yield "its searches and answer are not those of its conversation"
@@ -200,7 +199,7 @@ def problems_of(row: AgentTrajectory, question: Question, checks: RowChecks) -> 
 
 
 def wrong_sft(row: AgentTrajectory) -> list[SftRow]:
-    """Return the SFT row of an episode in a protocol that searched well and answered wrongly."""
+    """Return the SFT row of an episode that searched well and answered wrongly; none where it follows no protocol."""
     return [without_answer(each) for each in sft_rows(row, data_source=NAME)] if is_well_searched(row) else []
 
 

@@ -1,4 +1,4 @@
-"""Turn the questions of bundles into questions for other data sets, with paragraphs to search in.
+"""Turn the questions of bundles into questions for other data sets, each with paragraphs to search in.
 
 Only factual ones go on: the others are answered by a sentence or by letters of options, which no match of short answers
 scores. A question has the documents of its bundle among its paragraphs, and the run's documents that are most like
@@ -24,9 +24,8 @@ from trailforge.schemas import (
 
 
 def ask_elsewhere(run: Path, distractors: int) -> tuple[list[Question], list[str]]:
-    """Return the questions of a finished run, in their order, and the types of those that are left out.
-
-    `distractors`: paragraphs beside a question's own. The same run gives the same questions.
+    """Return the questions of a finished run, in order, and the types of those that are left out. `distractors` is the
+    number of paragraphs beside a question's own. The same run gives the same questions.
     """
     documents = {row.id: row for row in read_rows(_files(run, "documents"), SourceDocument)}
     bundles = {row.uid: row.document_ids for row in read_rows(_files(run, "bundles"), Bundle)}
@@ -54,7 +53,7 @@ def question_of(row: BundleQuestion, documents: Sequence[SourceDocument]) -> Que
 
 
 class Neighbours:
-    """Finds the documents that are most like some others, by cosine."""
+    """Finds the documents that are most similar to some others, by cosine."""
 
     def __init__(self, rows: Iterable[DocumentEmbedding]) -> None:
         pairs = [(row.document_id, row.vector) for row in rows]
@@ -63,8 +62,9 @@ class Neighbours:
         self._vectors = np.array([vector for _, vector in pairs], np.float32)
 
     def of(self, own: Sequence[str], count: int) -> list[str]:
-        """Return the `count` documents nearest to the mean of these documents, without these; of two as near the
-        smaller id."""
+        """Return the ids of the `count` documents nearest to the mean of these documents, themselves excluded; of two
+        equally near ones, the smaller id.
+        """
         places = [self._place[name] for name in own]
         alike = np.round(self._vectors @ self._vectors[places].mean(axis=0), 6)
         alike[places] = -np.inf

@@ -1,5 +1,6 @@
-"""Collect what a run holds on one bundle: its documents, its questions, why some were rejected, why it is a bundle;
-and on all bundles the figures by which people choose them."""
+"""Collect what a run holds on one bundle: its documents, its questions, why some were rejected, why it is a bundle; and
+the figures by which people choose among all bundles.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ Fate = Literal["kept", "rejected", "candidate"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionOutcome:
-    """A question of a bundle, and what became of it."""
+    """A question of a bundle, and whether it was kept, rejected or is undecided."""
 
     row: BundleQuestion
     fate: Fate
@@ -46,7 +47,7 @@ class QuestionOutcome:
 
 
 def documents_of(run: OpenRun, bundle_id: str, ids: Sequence[str] = ()) -> tuple[SourceDocument, ...]:
-    """Return a bundle's documents in its order; for a run that does not keep them together, those whose ids it has."""
+    """Return a bundle's documents in its order; for a run that does not store them together, those whose ids it has."""
     number = run.find("bundle_inputs", bundle_id)
     if number is not None:
         item: BundleInput = run.record("bundle_inputs", number)
@@ -98,7 +99,7 @@ def _rows(run: OpenRun, table: str, bundle_id: str) -> Iterator[BundleQuestion]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """How well a bundle holds together, measured on the document that is held least."""
+    """How strongly a bundle is connected, measured on the document with the weakest links."""
 
     cosine: float
     """The mean cosine of this document to the others."""
@@ -110,8 +111,9 @@ class Hold:
 
     @classmethod
     def of(cls, ids: Sequence[str], links: Sequence[BundleLink], min_cosine: float) -> Hold | None:
-        """Measure a bundle by its documents and links; None where a document has no link. Names join only documents
-        that are near."""
+        """Measure a bundle by its documents and links; None where a document has no link. Shared names count only
+        between documents that are near.
+        """
         of = {id: [link for link in links if id in (link.first, link.second)] for id in ids}
         if not links or not all(of.values()):
             return None
@@ -130,7 +132,9 @@ class Hold:
 
 
 def asked_of(run: OpenRun) -> tuple[float, float]:
-    """Return the cosine and the sum over shared names that this run's bundles had to reach; 0 where it does not say."""
+    """Return the cosine and the sum over shared names that this run's bundles had to reach; 0 where the run does not
+    say.
+    """
     bundling: Mapping[str, Any] = run.config.get("bundles") or {}
     return bundling.get("min_cosine") or 0.0, bundling.get("min_shared") or 0.0
 
@@ -154,8 +158,9 @@ def list_columns(run: OpenRun) -> Mapping[str, Sequence[Any]]:
 
 
 def outcomes_of(run: OpenRun) -> Mapping[str, str]:
-    """Return what became of each bundle that was asked about: `kept`, `waiting`, or why most of its questions were
-    rejected."""
+    """Return what became of each bundle that questions were written about: `kept`, `waiting`, or why most of its
+    questions were rejected.
+    """
     return run.once(("outcomes",), lambda: _outcomes(run))
 
 
@@ -209,7 +214,7 @@ def meanings(run: OpenRun) -> Mapping[str, str]:
 
 
 def chips_of(run: OpenRun, row: Bundle) -> list[StyledText]:
-    """Return labels that say how well a bundle holds together, and what can be asked about it."""
+    """Return labels that say how strongly a bundle is connected, and how much can be asked about it."""
     (min_cosine, min_shared), told = asked_of(run), meanings(run)
     hold = Hold.of(row.document_ids, row.links, min_cosine)
     chips: list[StyledText] = []

@@ -1,5 +1,4 @@
-"""Verify a run of bundles: make bundles from their documents again, and apply every filter that needs no model
-again."""
+"""Verify a run of bundles: bundle its documents again, and apply again every filter that needs no model."""
 
 from __future__ import annotations
 
@@ -44,16 +43,14 @@ _NEAR = 1e-5
 
 
 class BundleRowChecks(RowChecks):
-    """Checks that each document is in one place, that bundles hold what they say, and that filters and order allow each
-    question.
-
-    Memory holds the vectors, and all bundles with their documents and questions.
+    """Checks that each document is in one place, that bundles agree with their links, and that filters and order admit
+    each question. Memory holds the vectors, and all bundles with their documents and questions.
     """
 
     config: BundleRunConfig
 
     def check(self) -> None:
-        """Check the run and write what is found into the report."""
+        """Check the run and add what is found to the report."""
         self._id_of: dict[bytes, str] = {}
         self._vectors: dict[str, np.ndarray] = {}
         self._homes: dict[str, str] = {}

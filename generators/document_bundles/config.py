@@ -76,7 +76,7 @@ class SelectionConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleOutputConfig:
-    """How the rows of a run are cut into files."""
+    """The sizes of the files into which a run's rows are written."""
 
     documents_per_shard: int = 256
     bundles_per_shard: int = 16
@@ -107,7 +107,7 @@ class BundleRunConfig(RunConfig):
     """Whether questions are asked about the bundles. False: the run stops at the bundles and needs no model."""
 
     def row_settings(self) -> dict[str, Any]:
-        """Settings that decide the rows; the benchmarks count by their content, not by their place."""
+        """Return the settings that decide the rows; the benchmarks count by their content, not by their path."""
         content = RunConfig.row_settings(self)
         content["tools"] = without_usual(content["tools"], NOT_OF_PLANS)
         del content["selection"]["benchmarks"]
@@ -115,17 +115,17 @@ class BundleRunConfig(RunConfig):
 
     @property
     def prompt_version(self) -> str:
-        """Hash of the prompts that the run uses."""
+        """Return a hash of the prompts that the run uses."""
         return f"{self.writer.prompt_version}-{self.episodes.prompt_version}"
 
     @property
     def records(self) -> tuple[type, ...]:
-        """Classes of records whose schemas decide the rows."""
+        """Return the classes of records whose schemas affect the rows."""
         return (SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode, SftRow)
 
     @property
     def reply_limits(self) -> dict[str, int]:
-        """Most tokens of each kind of reply, by the name of its setting."""
+        """Return the maximal number of tokens of each kind of reply, by the name of its setting."""
         limits = {"writer.read_max_tokens": self.writer.read_max_tokens, **self.episodes.reply_limits}
         if self.writer.kind == "model":
             limits["writer.write_max_tokens"] = self.writer.write_max_tokens
@@ -135,7 +135,9 @@ class BundleRunConfig(RunConfig):
 
     @property
     def longest_call(self) -> int:
-        """Most tokens of one call: a bundle's documents before a reply, or a plan's passages between two replies."""
+        """Return the largest number of tokens of one call: a bundle's documents before a reply, or a plan's passages
+        between two replies.
+        """
         writer = self.writer
         shown = LARGEST * writer.longest_document // _CHARACTERS_PER_TOKEN
         longest = max(writer.read_max_tokens, writer.write_max_tokens if writer.kind == "model" else 0)
@@ -143,23 +145,23 @@ class BundleRunConfig(RunConfig):
 
     @property
     def thought_settings(self) -> tuple[str, ...]:
-        """Names of the settings that concern thoughts, for sampled plans."""
+        """Return the names of the settings for a reasoning model's thoughts that sampled plans need."""
         is_unset = self.questions and self.episodes.plan == "sampled" and not self.episodes.thought_tokens
         return ("episodes.thought_tokens",) if is_unset else ()
 
     @property
     def encoder_name(self) -> str | None:
-        """Name of the sentence encoder."""
+        """Return the name of the sentence encoder."""
         return self.encoder.name
 
     @property
     def passage_prefix(self) -> str:
-        """Text that the sentence encoder wants before each passage."""
+        """Return the text that the sentence encoder needs before each passage."""
         return self.encoder.passage_prefix
 
     @property
     def call_style(self) -> Literal["chat", "completion"]:
-        """Whether the model is asked by chat messages or by a text that it goes on with."""
+        """Return whether the model is called with chat messages or with a text that it continues."""
         return "chat" if self.writer.kind == "model" else "completion"
 
     def against(self, benchmarks: list[Path]) -> BundleRunConfig:
@@ -174,8 +176,9 @@ class BundleRunConfig(RunConfig):
 
 
 def packages(config: BundleRunConfig, inputs: RunInputs) -> tuple[str, ...]:
-    """Serve as `DataSet.packages`: the modules of bundling and the encoder and, where questions are wanted, of
-    plans."""
+    """Return the modules that a run imports, as `DataSet.packages`: for bundling, the encoder and, where questions are
+    wanted, plans.
+    """
     found = (*PACKAGES, *encoder_packages(config.encoder.name))
     tools, is_asked = config.tools, config.questions and not inputs.options.get("bundles_only")
     if not is_asked or tools.kind not in BACKENDS:
@@ -184,7 +187,9 @@ def packages(config: BundleRunConfig, inputs: RunInputs) -> tuple[str, ...]:
 
 
 def goes_on(config: BundleRunConfig, earlier: BundleRunConfig) -> bool:
-    """Serve as `DataSet.goes_on`: a run that had only bundles may go on with questions about them, by any model."""
+    """Tell whether a run may continue an earlier one, as `DataSet.goes_on`: one that had only bundles may get questions
+    about them, by any model.
+    """
     if earlier.questions or not config.questions:
         return False
     return replace(config, questions=False, model=earlier.model).hash == earlier.hash

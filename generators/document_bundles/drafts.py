@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 from typing import Any
 
-from trailforge.generators.document_bundles.bundling.joints import ToldNames, joints
-from trailforge.generators.document_bundles.bundling.singled import ToldThings, prepare, singled_out
+from trailforge.generators.document_bundles.bundling.joints import DocumentNames, joints
+from trailforge.generators.document_bundles.bundling.singled import DocumentThings, prepare, singled_out
 from trailforge.generators.document_bundles.search_thoughts import join_phrases
 from trailforge.inference import object_schema
 from trailforge.protocols.nl_dag import SearchPlan, render
@@ -51,23 +51,24 @@ def render_documents(documents: Sequence[SourceDocument], longest: int) -> str:
 
 
 def shown_text(document: SourceDocument, longest: int) -> str:
-    """Return what a prompt shows of a document: its beginning or, of a paper, the parts that say what it did and
-    found."""
+    """Return the part of a document that a prompt shows: its beginning or, for a paper, the parts that say what it did
+    and found.
+    """
     return cut_paper(document.text, longest) if document.kind == "academic" else cut_text(document.text, longest)
 
 
-def told_things(
+def index_things(
     documents: Sequence[SourceDocument], longest: int, counts: CaseCounts | None = None
-) -> list[ToldThings]:
-    """Return what prompts show of a bundle's documents, prepared for finding what one singles out of several things of
-    another; see `singled.prepare`."""
+) -> list[DocumentThings]:
+    """Return a bundle's documents, as prompts show them, indexed by the things they mention; see `singled.prepare`."""
     shown = [(document.title, shown_text(document, longest)) for document in documents]
     return prepare(shown, [document.kind == "academic" for document in documents], counts)
 
 
 def describe_sources(documents: Sequence[SourceDocument]) -> str:
-    """Return a rule of the writer's for each source with several documents; empty when each document has a source of
-    its own."""
+    """Return for the writer's prompt a rule on each source that has several documents; empty when each document has its
+    own source.
+    """
     numbers: dict[str, list[str]] = {}
     for number, document in enumerate(documents, start=1):
         numbers.setdefault(document.origin, []).append(f"[{number}]")
@@ -79,31 +80,31 @@ def describe_sources(documents: Sequence[SourceDocument]) -> str:
 
 
 def render_quotes(row: BundleQuestion, documents: Sequence[SourceDocument]) -> str:
-    """Return the evidence of each hop with the number of its document, or with the draft's word for a document not
-    there."""
+    """Return the evidence of each hop with the number of its document, or with the draft's own text for a document that
+    does not exist.
+    """
     numbers = {document.id: str(number) for number, document in enumerate(documents, start=1)}
     return "\n".join(f"- [{numbers.get(hop.document_id, hop.document_id)}] {hop.evidence}" for hop in row.hops)
 
 
 def describe_finds(bundle: Bundle, documents: Sequence[SourceDocument], longest: int) -> str:
-    """Describe what a rule finds that may join two documents, for the writer to look at first; empty where it finds
-    nothing.
+    """Describe for the writing model what may connect two documents, as found by rule; empty where nothing is found.
 
-    First stand things that one document singles out of several of another, with what each says of them; then the names
-    that two documents have; then names of which either one of two tells what the other does not, with a sentence of
-    each. No sentence stands twice.
+    First come things that one document singles out of several in another, with what each says of them; then the names
+    that two documents share; then names about which each of two documents says something of its own, with a sentence of
+    each. No sentence is repeated.
     """
     numbers = {document.id: number for number, document in enumerate(documents, start=1)}
     linked = [link for link in bundle.links if link.names]
     seen: set[str] = set()
     lines = [
-        *_singled_lines(told_things(documents, longest), seen),
+        *_singled_lines(index_things(documents, longest), seen),
         *(
             f"[{numbers[link.first]}] and [{numbers[link.second]}] both name {join_phrases(link.names[:_MOST_NAMES])}."
             for link in linked
         ),
     ]
-    told = {each.id: ToldNames.of(each.title, shown_text(each, longest)) for each in documents}
+    told = {each.id: DocumentNames.of(each.title, shown_text(each, longest)) for each in documents}
     found = [(joint, link) for link in linked for joint in joints(told[link.first], told[link.second], link.names)]
     most = len(seen) + 2 * _MOST_JOINTS
     for joint, link in sorted(found, key=lambda each: -each[0].weight):
@@ -115,7 +116,7 @@ def describe_finds(bundle: Bundle, documents: Sequence[SourceDocument], longest:
     return "".join(f"- {line}\n" for line in lines)
 
 
-def _singled_lines(things: Sequence[ToldThings], seen: set[str]) -> Iterator[str]:
+def _singled_lines(things: Sequence[DocumentThings], seen: set[str]) -> Iterator[str]:
     """A line for each thing that a document singles out of several of another, the best first; `seen` gets their
     sentences."""
     pairs = permutations(range(len(things)), 2)
@@ -133,12 +134,11 @@ def _singled_lines(things: Sequence[ToldThings], seen: set[str]) -> Iterator[str
 
 
 def reply_schema(count: int, *, is_bounded: bool = True) -> dict[str, Any]:
-    """Return the JSON schema of a reply: what joins the documents, or why nothing does, and up to `count` questions.
+    """Return the JSON schema of a writer's reply: what connects the documents, or why nothing does, and up to `count`
+    questions.
 
-    The fields are in the order in which they have to be thought of.
-
-    Without bounds it serves to check replies, whose lists are cut when they are too long (`cut_lists`) rather than
-    asked again.
+    The fields are in the order in which they have to be thought of. Without bounds it serves to check replies, whose
+    lists are cut when they are too long (`cut_lists`) rather than asked for again.
     """
     text = {"type": "string"}
 
@@ -191,7 +191,7 @@ def row_of(
     seed: int,
     provenance: Provenance,
 ) -> BundleQuestion:
-    """Turn a draft of a bundle into a row; the filters say whether it makes sense."""
+    """Turn a draft of a bundle into a row, unchecked: the filters judge it afterwards."""
     documents = item.documents
     nodes, edges = plan_of(draft["hops"], documents)
     uid = hashlib.sha256(f"{item.id} {number} {draft['question']}".encode()).hexdigest()[:16]
@@ -254,8 +254,9 @@ def shuffle_options(
 def plan_of(
     hops: Sequence[dict[str, Any]], documents: Sequence[SourceDocument]
 ) -> tuple[tuple[PlanNode, ...], tuple[PlanEdge, ...]]:
-    """Return one search per hop, by the tool that finds such documents, and an edge for each finding that a hop
-    needs."""
+    """Return one search per hop, by the tool that finds such documents, and an edge for each answer that a later hop
+    needs.
+    """
     names = [chr(ord("A") + position) for position in range(len(hops))]
     nodes = tuple(
         PlanNode(node_id=name, query=hop["query"].strip(), tool=_tool(hop["document"], documents))

@@ -26,8 +26,7 @@ from trailforge.schemas import (
 
 def derive_fields(messages: Sequence[Message], row: BundleQuestion, score: float) -> Mapping[str, Any]:
     """Return the fields of an episode that follow from its question, its conversation and the score of its answer.
-
-    Options are compared as the reward compares them, whatever the score: naming all of them pays nothing.
+    Options are compared as the reward compares them, so that naming all of them earns nothing.
     """
     truth = make_truth((), protocol=R_SEARCH.name, options=row.options, correct_options=row.correct_options)
     paid = rewards.score(
@@ -53,9 +52,8 @@ def derive_fields(messages: Sequence[Message], row: BundleQuestion, score: float
 
 
 def episode_sft_row(episode: SearchEpisode) -> SftRow:
-    """Return the whole conversation as one row; the loss is taken on the two assistant turns.
-
-    `reward.total` is the episode's reward; its other parts hold the final answer against the gold answer.
+    """Return the whole conversation as one row with the loss on its two assistant turns. `reward.total` is the
+    episode's reward; its other parts compare the final answer with the gold answer.
     """
     if episode.options:
         reward = score_choice(episode.final_answer, episode.correct_options)
@@ -74,7 +72,7 @@ def uid_of(row: BundleQuestion, messages: Sequence[Message]) -> str:
 
 
 def found_evidence(row: BundleQuestion, results: Sequence[nl_dag.NodeResult]) -> float:
-    """Return the share of the hops whose evidence stands in a passage that any search brought."""
+    """Return the share of the hops whose evidence occurs in a passage that any search found."""
     found = [passage for result in results for passage in result.passages]
     return round(evidence_recall([hop.evidence for hop in row.hops], found), 6)
 

@@ -1,4 +1,4 @@
-"""Estimate the most that a run of bundles may take."""
+"""Estimate the highest cost of a run of bundles."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ _MOST_CHANCE = 0.25
 
 
 def estimate(inputs: RunInputs, config: BundleRunConfig) -> Estimate:
-    """Estimate an upper bound: every document finds a bundle, and every question comes as far as its episodes.
-
-    Of bundles of 2 to 4 documents those count that take the most tokens.
+    """Estimate an upper bound: every document is bundled, and every question reaches its episodes. Of bundles of 2 to 4
+    documents those count that take the most tokens.
     """
     given = {name: inputs.options.get(name) for name in ("column_map", "source", "kind", "labels")}
     rows = read_documents(inputs.files, **given)

@@ -1,6 +1,5 @@
-"""Draw documents of a run as points in the plane, for the curators' page by PCA and for the dataset card by UMAP.
-
-Figures of the card are PNG files' bytes: the same for the same input, since nothing in them tells date or version.
+"""Draw the documents of a run as points in the plane: by PCA for the curators' page, and by UMAP for the dataset
+card.
 """
 
 from __future__ import annotations
@@ -169,7 +168,9 @@ _COLOURS = ("#3b75af", "#e8963e", "#509e3d", "#b5433a", "#8d69b8", "#84584e", "#
 def draw_plots(
     folder: Path, bundling: Bundling, sources: Sequence[str], vectors: np.ndarray, themes: Sequence[str], seed: int
 ) -> list[FileEntry]:
-    """Draw the figures of the card into a run's folder: `map_of_documents` and `bundle_sizes`."""
+    """Draw the figures of the card into a run's folder, `map_of_documents` and `bundle_sizes`, and return their
+    entries.
+    """
     drawn = {
         MAP: map_of_documents(vectors, sources, bundling, themes, seed),
         SIZES: bundle_sizes(bundling),
@@ -182,10 +183,11 @@ def draw_plots(
 def map_of_documents(
     vectors: np.ndarray, sources: Sequence[str], bundling: Bundling, themes: Sequence[str], seed: int
 ) -> bytes:
-    """Draw documents where UMAP puts them, those of a bundle joined, leftovers grey; some bundles with their themes.
+    """Draw a UMAP of the documents, those of a bundle connected, leftovers grey, and some bundles with their themes;
+    returns a PNG.
 
-    `vectors`: (n, d), length 1; `themes`: a few words for each of the bundles. What the documents of a source have in
-    common is taken away, else the map would show little beside the sources. More than `MOST_DOCUMENTS` are sampled.
+    `vectors` is (n, d), of length 1; `themes` has a few words for each bundle. The mean of each source is subtracted,
+    or the map would show little beside the sources. More than `MOST_DOCUMENTS` are sampled.
     """
     bundles, left = _sample(bundling, seed)
     shown = sorted(row for group in [*bundles.values(), left] for row in group)
@@ -212,7 +214,9 @@ def map_of_documents(
 
 
 def bundle_sizes(bundling: Bundling) -> bytes:
-    """Draw how many bundles have two, three and four documents, and how many documents are left over, by reason."""
+    """Draw how many bundles have two, three and four documents, and how many documents are left over, by reason;
+    returns a PNG.
+    """
     figure = figure_of(8, 3.2)
     left, right = figure.subplots(1, 2)
     sizes, reasons = size_counts(bundling), Counter(leftover.reason for leftover in bundling.leftovers)

@@ -1,9 +1,9 @@
 """Make R-Search episodes of bundle questions: think, plan, search, answer (R-Search, sections 3.3 and 3.4).
 
-The gold way runs the question's gold plan, thinks as `search_thoughts` says, and answers with the gold answer. The
-sampled way is the paper's two-stage generation: the model writes up to `</search>`, the plan is run, the model goes on
-to `</answer>`. A draw that is lost by its plan is not asked for an answer, and draws end with the first good one. Both
-ways are rewarded by `rewards.episode.score` on the text as it stands.
+With `plan: gold` an episode runs the question's gold plan, thinks as `search_thoughts` says, and gives the gold answer.
+With `plan: sampled` it is the paper's two-stage generation: the model writes up to `</search>`, the plan is run, the
+model continues to `</answer>`. A draw whose plan fails is not asked for an answer, and draws end with the first good
+one. Both are rewarded by `rewards.episode.score` on the unchanged text.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _KINDS: dict[str, SourceKind] = {"News": "news", "Academic": "academic"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedEpisodeConfig:
-    """How episodes of planned search are made."""
+    """Settings of how episodes of planned search are made."""
 
     plan: Literal["gold", "sampled"] = "gold"
     samples: int = 4
@@ -100,7 +100,9 @@ class PlannedEpisodeConfig:
 
     @property
     def prompt_version(self) -> str:
-        """Hash of the sentences of gold thoughts, the prompt that asks for them, and the protocol's rules."""
+        """Return a hash of the sentences for gold thoughts, of the prompt that asks for them, and of the protocol's
+        rules.
+        """
         names = (search_thoughts.PROMPT,) if self.thoughts.source == "model" else ()
         pools = search_thoughts.PROMPTS.version(names, pools=search_thoughts.POOLS)
         rules = f"{R_SEARCH.system_prompt}{R_SEARCH.user_suffix.strip()}"
@@ -108,19 +110,21 @@ class PlannedEpisodeConfig:
 
     @property
     def limits(self) -> EpisodeFilterConfig:
-        """Limits that the filters of episodes use."""
+        """Return the limits that the filters of episodes use."""
         return EpisodeFilterConfig(min_reward=self.min_reward, min_evidence=self.min_evidence, most_gold=self.most_gold)
 
     @property
     def reply_limits(self) -> dict[str, int]:
-        """Most tokens of each kind of call, by the key of the preset."""
+        """Return the maximal number of tokens of each kind of call, by the key of the preset."""
         thought = {"episodes.thoughts.max_tokens": self.thoughts.max_tokens} if self.thoughts.source == "model" else {}
         if self.plan == "gold":
             return thought
         return {"episodes.max_tokens": self.max_tokens + self.thought_tokens, **thought}
 
     def longest_call(self, longest_passage: int) -> int:
-        """Return the most tokens of both stages and of all passages between them, each of at most so many words."""
+        """Return the largest number of tokens of both calls and of all passages between them, where a passage has at
+        most `longest_passage` words.
+        """
         if self.plan == "gold":
             return self.thoughts.max_tokens if self.thoughts.source == "model" else 0
         found = nl_dag.MAX_NODES * self.top_k * longest_passage * _TOKENS_PER_WORD
@@ -129,7 +133,7 @@ class PlannedEpisodeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeContext(RunContext):
-    """Everything that all questions of a run share."""
+    """What all questions of a run share when episodes are made: model client, settings, search tools and judge."""
 
     config: PlannedEpisodeConfig
     tools: Tools
@@ -142,7 +146,7 @@ class EpisodeContext(RunContext):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An episode and what the filters say of it."""
+    """An episode that was drawn, with the verdict that rejects it, if any."""
 
     episode: SearchEpisode
     verdict: Verdict | None
@@ -150,8 +154,9 @@ class Candidate:
 
 
 def planner_of(config: PlannedEpisodeConfig, kinds: Collection[SourceKind] | None) -> Grammar:
-    """Return the protocol with the rules for these tools. `kinds`: those of the documents; None: the web is
-    searched."""
+    """Return the protocol with the rules for the search tools of these kinds of documents. With `kinds` None, the web
+    is searched.
+    """
     holdings = {
         tool: "nothing" if kinds is not None and tool in _KINDS and _KINDS[tool] not in kinds else what
         for tool, what in r_search.HOLDINGS.items()
@@ -160,14 +165,13 @@ def planner_of(config: PlannedEpisodeConfig, kinds: Collection[SourceKind] | Non
 
 
 async def make_episodes(row: BundleQuestion, context: EpisodeContext, meter: Meter) -> list[Candidate]:
-    """Return candidates, the best first: it is the question's episode if its verdict is None.
+    """Return the question's candidate episodes, the best first, which is accepted if its verdict is None.
 
-    Sampled: each different draw, until one is kept and clean: its queries know no more of the gold than they may, and
-    it has no idle search. For a needless edge alone nothing is drawn again: its searches are as good. Of kept ones
-    those come first whose queries know little more than those that know least, and whose thought names what is missing;
-    then by idle searches, needless edges, how little the queries know, reward, evidence found, number of the draw. If
-    the filters keep none and the fall-back is on, the gold way is tried, and comes first where they keep that. Raises
-    `MalformedReply` for a gold plan that cannot be run, and the kinds of `ProviderError`.
+    Sampled draws are made until one is kept and clean: its queries use few words that only the gold documents have, and
+    no search is idle. A needless edge alone causes no further draw. Kept ones are ordered by whether their queries use
+    few such words and their thought says what is missing; then by idle searches, needless edges, those words, reward,
+    evidence found, and number of the draw. If none is kept and the fall-back is on, the gold plan's episode is tried.
+    Raises `MalformedReply` for a gold plan that cannot be run, and the kinds of `ProviderError`.
     """
     config, work = context.config, _Work(row, context, meter)
     if config.plan == "gold":
@@ -206,7 +210,7 @@ def _is_clean(episode: SearchEpisode, row: BundleQuestion, most_gold: float) -> 
 
 
 def against(episode: SearchEpisode, row: BundleQuestion, config: PlannedEpisodeConfig) -> Verdict | None:
-    """Return the first verdict that rejects the episode, or None."""
+    """Return the first verdict that rejects the episode, or None when all filters keep it."""
     return first_rejection(judge_episode(episode, row, config.limits))
 
 

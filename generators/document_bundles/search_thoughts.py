@@ -33,7 +33,9 @@ _WITHIN = frozenset({"of", "de", "la", "du", "von", "van", "der", "del", "al"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanThoughtConfig:
-    """How the thought before a gold plan is worded, by rule or by the model, and how the model is asked."""
+    """Settings of how the thought before a gold plan is worded, by rule or by the model, and how the model is
+    called.
+    """
 
     source: ThoughtSource = "templates"
     """What words the thought. `model`: one call for an episode that is kept and would have the templates'; they stay
@@ -50,7 +52,7 @@ class PlanThoughtConfig:
 
 
 async def ask_for_thought(row: BundleQuestion, plan: SearchPlan, config: PlanThoughtConfig, asker: Asker) -> Reply:
-    """Ask the model for the thought of a plan: question and plan are all that it is shown."""
+    """Ask the model for the thought of a plan, showing it the question and the plan alone."""
     prompt = fill(
         PROMPTS.text(PROMPT),
         question=row.asked().text,
@@ -84,7 +86,7 @@ def think(row: BundleQuestion, plan: SearchPlan, *, seed: str) -> str:
 
 
 def names_in(question: str) -> list[str]:
-    """Return the first names, dates and years in a question: runs of words with a capital, after the first word."""
+    """Return the first names, dates and years in a question: runs of capitalised words after the first word."""
     runs: list[list[str]] = [[]]
     for word in _WORD.findall(question)[1:]:
         plain = word.strip("\"'“”‘’(),.;:?!")

@@ -102,7 +102,9 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def bundle_question(run: OpenRun, row: BundleQuestion) -> Parts:
-    """Show a row of `bundle_questions` or `candidates`: question and answer, with its evidence and its search plan."""
+    """Return a view of a row of `bundle_questions` or `candidates`: question and answer, with its evidence and its
+    search plan.
+    """
     documents = documents_of(run, row.bundle_id, [hop.document_id for hop in row.hops])
     hops = [_hop(number, hop, documents) for number, hop in enumerate(row.hops)]
     return [
@@ -113,7 +115,7 @@ def bundle_question(run: OpenRun, row: BundleQuestion) -> Parts:
 
 
 def bundle(run: OpenRun, row: Bundle) -> Parts:
-    """Show a row of `bundles` with one of its questions."""
+    """Return a view of a row of `bundles` with one of its questions."""
     asked = questions_of(run, row.uid)
     rejected = [each for each in rejections_of(run, row.uid) if each.uid == row.uid]
     put_aside = [
@@ -136,12 +138,12 @@ def bundle(run: OpenRun, row: Bundle) -> Parts:
 
 
 def bundle_input(run: OpenRun, row: BundleInput) -> Parts:
-    """Show a row of `bundle_inputs`."""
+    """Return a view of a row of `bundle_inputs`."""
     return [*_bundle_head(run, row.bundle), *_documents(row.documents)]
 
 
 def episode(run: OpenRun, row: SearchEpisode) -> Parts:
-    """Show a row of `episodes`: the plan, what each search found, the parts of the reward."""
+    """Return a view of a row of `episodes`: the plan, what each search found, the parts of the reward."""
     chips = [
         StyledText(row.type),
         StyledText(f"{row.origin} plan", "", ORIGINS[row.origin]),
@@ -233,7 +235,9 @@ def _plan(row: BundleQuestion) -> Parts:
 
 
 def plan_graph(row: BundleQuestion) -> Diagram:
-    """Draw the plan (NL-DAG of R-Search, section 3.2), valid or not: red is what only edges name, and circles."""
+    """Return a drawing of the plan (NL-DAG of R-Search, section 3.2), valid or not; nodes that only edges name, and
+    circles, are red.
+    """
     known = {node.node_id: node for node in row.dag_nodes}
     pairs = list(dict.fromkeys((edge.src, edge.dst) for edge in row.dag_edges))
     keys = list(dict.fromkeys([*known, *(end for pair in pairs for end in pair)]))

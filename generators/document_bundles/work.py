@@ -19,12 +19,14 @@ from trailforge.pipelines.runs import RunInputs, Settings, digest_of, take_in_do
 
 
 def take_in(inputs: RunInputs, folder: Path, config: BundleRunConfig) -> Settings:
-    """Write the documents of files as shards into the run's folder, without those that people refuse."""
+    """Write the documents of the input files as shards into the run's folder, without those that people refuse; returns
+    the run's settings.
+    """
     return take_in_documents(inputs, folder, config, shard_size=config.output.documents_per_shard)
 
 
 def asks_questions(config: BundleRunConfig) -> bool:
-    """Tell whether a run makes more than bundles."""
+    """Tell whether a run makes questions and not only bundles."""
     return config.questions
 
 
@@ -34,12 +36,12 @@ def embedding_shards(cleaned: tuple[Shard, ...], receipts: list[Receipt]) -> tup
 
 
 def grouping_shards(embedded: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
-    """Return the one shard of grouping, which stands for all documents."""
+    """Return the one shard of grouping, which works on all documents together."""
     return (grouping.only_shard(embedded, digest_of(receipts)),)
 
 
 def selection_shards(bundles: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
-    """Return the one shard of selection, which stands for the questions of all bundles."""
+    """Return the one shard of selection, which works on the questions of all bundles together."""
     return (select_stage.only_shard(bundles, digest_of(receipts)),)
 
 
@@ -49,20 +51,20 @@ def shards_made(before: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Sha
 
 
 def run_cleaning(run: StageRun) -> None:
-    """Clean documents: drop duplicates and documents without content."""
+    """Run the stage that cleans documents, and drops duplicates and documents without content."""
     cleaning.clean(run)
 
 
 def run_embedding(run: StageRun) -> None:
-    """Compute a vector for each document."""
+    """Run the stage that computes a vector for each document."""
     grouping.embed(run)
 
 
 def run_grouping(run: StageRun) -> None:
-    """Bundle documents."""
+    """Run the stage that bundles documents."""
     grouping.group(run)
 
 
 def run_selection(run: StageRun) -> None:
-    """Make a curriculum of the questions of all bundles."""
+    """Run the stage that makes a curriculum of the questions of all bundles."""
     selection.select(run)

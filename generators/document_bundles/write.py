@@ -1,4 +1,4 @@
-"""Turn a bundle of documents into multi-hop questions with gold search plans, and answer them again (R-Search, 4.1).
+"""Let a model write multi-hop questions with gold search plans over a bundle, and answer them again (R-Search, 4.1).
 
 The writer makes drafts; what they are worth is measured by `filters.bundle_readings` with the reader. `with_scores`
 puts what was measured into the row.
@@ -84,7 +84,7 @@ STEP_PROMPTS = ("embedded_kind", "embedded_answer", "embedded_closed_book")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsConfig:
-    """What `kind: steps` needs beside the settings that both kinds share."""
+    """Settings that only the writer `kind: steps` has, beside those of both kinds of writers."""
 
     kind_votes: int = 3
     """Number of sentences that a model sees, one by one, to say what a name is; it has to say the same each time."""
@@ -98,7 +98,7 @@ class StepsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleWriterConfig:
-    """How questions over bundles are written and read."""
+    """Settings of how questions over bundles are written, and of how a reader answers them."""
 
     kind: str = "model"
     """How questions are written. `model`: a model writes them. Others are plug-ins; `steps`: rules write them, for a
@@ -124,13 +124,13 @@ class BundleWriterConfig:
 
     @property
     def prompt_version(self) -> str:
-        """Hash of the prompts that the writer uses."""
+        """Return a hash of the prompts that the writer uses."""
         return PROMPTS.version(MODEL_PROMPTS if self.kind == "model" else STEP_PROMPTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleContext(RunContext):
-    """Everything that all bundles of a run share."""
+    """What all bundles of a run share when questions are written: model client, settings and judge."""
 
     config: BundleWriterConfig
     judge: AnswerJudgeOptions = field(default_factory=AnswerJudgeOptions)
@@ -140,7 +140,7 @@ class BundleContext(RunContext):
 
 
 class Writer(Protocol):
-    """One bundle that is being written; also a `filters.bundle_readings.DocumentReader`."""
+    """Writes and answers the questions of one bundle; it is also a `filters.bundle_readings.DocumentReader`."""
 
     item: BundleInput
     context: BundleContext
@@ -150,12 +150,13 @@ class Writer(Protocol):
     """What the writer said joins the documents, or why nothing does; empty where it said neither."""
 
     async def write(self) -> list[BundleQuestion]:
-        """Write drafts in a fixed order; none when nothing joins the documents. Raises the kinds of `ProviderError`."""
+        """Write drafts in a fixed order; an empty list when nothing connects the documents. Raises the kinds of
+        `ProviderError`.
+        """
         ...
 
     async def mend(self, row: BundleQuestion, against: Verdict, number: int) -> BundleQuestion | None:
-        """Write another draft in the place of a rejected one, as draft `number` of the bundle; None when there is none.
-
+        """Write another draft to replace a rejected one, as draft `number` of the bundle; None when there is none.
         Raises the kinds of `ProviderError`.
         """
         ...
@@ -166,7 +167,7 @@ class Writer(Protocol):
 
 
 def open_writer(item: BundleInput, context: BundleContext) -> Writer:
-    """Open the writer of a bundle that the run's configuration names."""
+    """Open the kind of writer that the run's configuration names, for one bundle."""
     kind = context.config.kind
     make = BundleWork if kind == "model" else load_plugin(WRITERS, kind, field="writer.kind")
     return make(item=item, context=context)
@@ -174,7 +175,7 @@ def open_writer(item: BundleInput, context: BundleContext) -> Writer:
 
 @dataclass(slots=True)
 class BundleWork:
-    """One bundle that is being written by a model. `meter` counts its calls."""
+    """A writer that asks a model for all questions of a bundle in one call. `meter` counts its calls."""
 
     item: BundleInput
     context: BundleContext
@@ -182,9 +183,8 @@ class BundleWork:
     joins: str = ""
 
     async def write(self) -> list[BundleQuestion]:
-        """Write drafts in the order of the reply; none when the model finds nothing that joins the documents.
-
-        Raises `MalformedReply` and the kinds of `ProviderError`.
+        """Write drafts in the order of the reply; an empty list when the model finds nothing that connects the
+        documents. Raises `MalformedReply` and the kinds of `ProviderError`.
         """
         count = self.context.config.questions_per_bundle
         reply = await self._asked(self._prompt(), "write", count)
@@ -192,15 +192,14 @@ class BundleWork:
         return [draft_row(draft, n, self.item, self.context) for n, draft in enumerate(cut_lists(reply, count))]
 
     async def mend(self, row: BundleQuestion, against: Verdict, number: int) -> BundleQuestion | None:
-        """Write another draft in the place of a rejected one; see `Writer.mend`. A reply that cannot be read mends
-        nothing."""
+        """Write another draft to replace a rejected one; see `Writer.mend`. None when the reply cannot be read."""
         documents = self.item.documents
         told = fill(
             PROMPTS.text(MEND),
             question=row.asked().text,
             answer=row.answer,
             quotes=render_quotes(row, documents),
-            reason=told_reason(row, against, documents),
+            reason=describe_rejection(row, against, documents),
         )
         try:
             reply = await self._asked(f"{self._prompt()}\n\n{told}", "mend", 1)
@@ -232,7 +231,7 @@ class BundleWork:
         )
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
-        """Answer as a `filters.bundle_readings.DocumentReader`. Options come in another order at each draw."""
+        """Answer as a `filters.bundle_readings.DocumentReader` does. Options are shuffled at each draw."""
         config = self.context.config
         shown, letters = _in_other_order(row, f"{self.context.seed}:{row.uid}:{sample}") if sample else (row, {})
         text = render_documents(documents, config.longest_document)
@@ -259,14 +258,13 @@ def _reading_of(row: BundleQuestion, documents: Sequence[SourceDocument]) -> str
 
 
 def may_be_mended(against: Verdict) -> bool:
-    """Tell whether a verdict tells how to ask better. That a call was cut tells nothing."""
+    """Tell whether the reason of a rejection can help the writer to do better; that a call was cut cannot."""
     return against.reason in MENDABLE and not against.detail.startswith(_NO_VERDICT)
 
 
-def told_reason(row: BundleQuestion, against: Verdict, documents: Sequence[SourceDocument]) -> str:
-    """Tell why a draft was rejected, with documents by their numbers in the writer's prompt.
-
-    An editor sees those alone that the draft quotes, in that order, and numbers them so.
+def describe_rejection(row: BundleQuestion, against: Verdict, documents: Sequence[SourceDocument]) -> str:
+    """Say for the writer's prompt why a draft was rejected, naming documents by their numbers there. An editing model
+    sees only the documents that the draft quotes, and its numbers count those.
     """
     numbers = {document.id: f"[{number}]" for number, document in enumerate(documents, start=1)}
     if against.reason == "poor_question":
@@ -298,11 +296,11 @@ def draft_row(draft: dict[str, Any], number: int, item: BundleInput, context: Bu
 
 
 def complexity_of(row: BundleQuestion, documents: Sequence[SourceDocument], closed_book: float) -> float:
-    """Return the complexity of a question from 0 (easy) to 1 (hard): the mean of sources, hops, depth of the plan, type
-    of answer, and how rarely the model answered without documents (`closed_book`: how often). Ours; the paper names
-    sources and reasoning steps.
+    """Return the complexity of a question from 0 (easy) to 1 (hard).
 
-    Sources are those of the documents that the hops quote: the others of the bundle need not be found.
+    It is the mean of sources, hops, depth of the plan, type of answer, and how rarely the model answered without
+    documents (`closed_book` is how often it did). The measure is ours; the paper names sources and reasoning steps.
+    Only the sources of documents that the hops quote count.
     """
     quoted = {hop.document_id for hop in row.hops}
     depth = len(levels(SearchPlan(nodes=row.dag_nodes, edges=row.dag_edges)))
@@ -319,7 +317,7 @@ def complexity_of(row: BundleQuestion, documents: Sequence[SourceDocument], clos
 def with_scores(
     row: BundleQuestion, verdicts: Sequence[Verdict], keys: Sequence[str], documents: Sequence[SourceDocument]
 ) -> BundleQuestion:
-    """Return the row with what its filters measured, the keys of the calls behind that, and its complexity."""
+    """Return the row with the scores of its filters, the keys of the model calls behind them, and its complexity."""
     scores = scores_of(verdicts)
     closed_book = next((score.score for score in scores if score.name == "closed_book"), 0.0)
     is_valid = not validate(SearchPlan(nodes=row.dag_nodes, edges=row.dag_edges))

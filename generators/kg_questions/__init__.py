@@ -1,5 +1,6 @@
-"""Turn a knowledge graph into paths that lead to one entity, these into measured questions, and keep those that
-differ."""
+"""Sample paths of facts in a knowledge graph that lead to one entity, turn them into questions, measure these, and keep
+those that differ.
+"""
 
 from typing import TYPE_CHECKING
 

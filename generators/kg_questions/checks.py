@@ -1,5 +1,6 @@
-"""Verify a run of questions made of a graph: make rows from their paths, and apply every filter that asks no model,
-again."""
+"""Verify a run of questions made from a graph: make the rows from their paths again, and apply again every filter that
+needs no model.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +18,14 @@ from trailforge.schemas import FactChain, InvalidInput, KgQuestion, RejectedRow,
 
 
 class KgQuestionRowChecks(RowChecks):
-    """Compares questions with their paths and filters, and the selection with the candidates.
-
-    Memory holds the questions.
+    """Compares questions with their paths and filters, and the selected ones with the candidates. Memory holds the
+    questions.
     """
 
     config: KgQuestionRunConfig
 
     def check(self) -> None:
-        """Check the run and write what is found into the report."""
+        """Check the run and add what is found to the report."""
         self.accepted.update({"read": 0, FILTER: 0, select_stage.NAME: 0})
         candidates: list[KgQuestion] = []
         for name in self.names():

@@ -33,21 +33,24 @@ class KgQuestionRunConfig(GraphRunConfig):
             raise InvalidInput(f"{self.as_of!r} is no date as 2019-07-01, 2019-07 or 2019", field="as_of")
         for name in ("name_described", "check"):
             if getattr(self.filters, name) and self.writer.style == "completion":
-                raise InvalidInput("asks for a structured reply: wants writer.style: chat", field=f"filters.{name}")
+                raise InvalidInput(
+                    "asks for a structured reply, which this style of prompt cannot give; set writer.style: chat",
+                    field=f"filters.{name}",
+                )
 
     @property
     def prompt_version(self) -> str:
-        """Hash of the prompts that the run uses."""
+        """Return a hash of the prompts that the run uses."""
         return self.writer.prompt_version
 
     @property
     def records(self) -> tuple[type, ...]:
-        """Classes of records whose schemas decide the rows."""
+        """Return the classes of records whose schemas affect the rows."""
         return (FactChain, KgQuestion)
 
     @property
     def reply_limits(self) -> dict[str, int]:
-        """Most tokens of each kind of reply, by the name of its setting."""
+        """Return the maximal number of tokens of each kind of reply, by the name of its setting."""
         write = {"writer.write_max_tokens": self.writer.write_max_tokens} if self.writer.kind == "model" else {}
         is_judged = self.filters.check or self.filters.name_described
         check = {"writer.check_max_tokens": self.writer.check_max_tokens} if is_judged else {}
@@ -55,7 +58,7 @@ class KgQuestionRunConfig(GraphRunConfig):
 
     @property
     def call_style(self) -> Literal["chat", "completion"]:
-        """Whether the model is asked by chat messages or by a text that it goes on with."""
+        """Return whether the model is called with chat messages or with a text that it continues."""
         return self.writer.style
 
 
@@ -69,7 +72,8 @@ def _is_date(text: str) -> bool:
 
 
 def configure(config: KgQuestionRunConfig, inputs: RunInputs) -> KgQuestionRunConfig:
-    """Return the configuration with the graph of these inputs, its date, and the number of paths wanted. Raises as
-    `GraphRunConfig.on_graph`."""
+    """Return the configuration with the graph of these inputs, its date, and the number of paths wanted. Raises what
+    `GraphRunConfig.on_graph` raises.
+    """
     given = {name: inputs.options[name] for name in ("count", "as_of") if name in inputs.options}
     return replace(config, **given).on_graph(inputs.options.get("kg"))

@@ -1,4 +1,4 @@
-"""Estimate the most that a run of questions made of a knowledge graph may take."""
+"""Estimate the highest cost of a run of questions made from a knowledge graph."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ _QUESTION_TOKENS = 60
 
 
 def estimate(inputs: RunInputs, config: KgQuestionRunConfig) -> Estimate:
-    """Estimate an upper bound: every path is found, and each question comes as far as the filter that asks the
-    model."""
+    """Estimate an upper bound: every path is found, and each question reaches the last filter that calls the model."""
     writer, count, prices = config.writer, config.count, config.model.prices
     sampler = PathSampler(KgStore.open(Path(config.kg)), config.paths, config.seed)
     wanted = min(count, _PATHS)

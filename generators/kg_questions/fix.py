@@ -1,4 +1,4 @@
-"""Refit the fields that follow from what a person fixed in a question made of facts."""
+"""Update the fields that follow from what a person fixed in a question made of facts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trailforge.schemas import InvalidInput, KgQuestion
 
 
 def refit(row: KgQuestion, old: KgQuestion) -> KgQuestion:
-    """Return the row with the scores of the filters that ask no model."""
+    """Return the row with new scores of the filters that need no model."""
     check_aliases(row.answer_aliases)
     if [replace(hop, question="") for hop in row.decomposition] != [
         replace(hop, question="") for hop in old.decomposition

@@ -1,4 +1,4 @@
-"""Turn facts of a knowledge graph into a question, and answer it from memory.
+"""Let a model turn facts of a knowledge graph into a question, and answer it from memory.
 
 The facts come from `paths`. A model puts them into words without being told what the bridges and the
 answer are, so that it cannot name them; for a model too small to, rules do (`wording`). What a question
@@ -40,7 +40,7 @@ NAME_SCHEMA = object_schema({"names": {"type": "array", "items": {"type": "strin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgWriterConfig:
-    """How questions are written and answered from memory."""
+    """Settings of how questions are written and answered from memory."""
 
     kind: Literal["model", "templates"] = "model"
     """How questions are written. `model`: a model writes them. `templates`: rules do, and no model is asked."""
@@ -60,7 +60,7 @@ class KgWriterConfig:
 
     @property
     def prompt_version(self) -> str:
-        """Hash of the prompts and phrases that the writer uses."""
+        """Return a hash of the prompts and phrases that the writer uses."""
         writer = ["kg_question"] if self.kind == "model" else []
         prompts = PROMPTS.version((_READ_PROMPTS[self.style], "name_described", "check_question", *writer))
         phrases = repr(PROMPTS.phrases(RELATIONS)) if self.kind == "templates" else ""
@@ -69,7 +69,7 @@ class KgWriterConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgQuestionContext(RunContext):
-    """Everything that all questions of a run share."""
+    """What all questions of a run share when facts are put into words: model client, settings and the graph's date."""
 
     config: KgWriterConfig
     as_of: str
@@ -80,7 +80,7 @@ class KgQuestionContext(RunContext):
 
 @dataclass(slots=True)
 class KgQuestionWork:
-    """One chain of facts that is being turned into a question. `meter` counts its calls."""
+    """Writes and answers a question about one chain of facts. `meter` counts its calls."""
 
     item: FactChain
     context: KgQuestionContext
@@ -97,7 +97,7 @@ class KgQuestionWork:
         return row_of(wording_of(reply), self.item, self.context)
 
     async def answer(self, row: KgQuestion, sample: int) -> str | None:
-        """Answer the question from memory, as a `QuestionReader` does."""
+        """Answer the question from memory, as `QuestionReader.answer` does."""
         config = self.context.config
         sampling = Sampling(
             temperature=config.closed_book_temperature,
@@ -118,7 +118,9 @@ class KgQuestionWork:
         return tuple((await self._judge(prompt, NAME_SCHEMA, "name_described"))["names"])
 
     async def check(self, row: KgQuestion) -> Objections:
-        """Check the question, as a `QuestionReader` does. Raises `MalformedReply` and the kinds of `ProviderError`."""
+        """Check the question, as `QuestionReader.check` does. Raises `MalformedReply` and the kinds of
+        `ProviderError`.
+        """
         reply = await self._judge(check_prompt(row), CHECK_SCHEMA, "check")
         return Objections(
             other_answers=tuple(reply["other_answers"]),
@@ -136,7 +138,9 @@ class KgQuestionWork:
 
 
 def writer_prompt(chain: FactChain) -> str:
-    """Return what the model is shown: bridges and answer as placeholders with their kinds, never by name."""
+    """Return the prompt for writing a question: intermediate entities and answer appear as placeholders with their
+    kinds, never by name.
+    """
     texts = {start.id: start.label for start in chain.starts} | _placeholders(chain)
     lines = [f"{texts[node.id]}: {_describe_kind(chain, node)}" for node in (*chain.found, *chain.starts)]
     return fill(
@@ -148,7 +152,7 @@ def writer_prompt(chain: FactChain) -> str:
 
 
 def check_prompt(row: KgQuestion) -> str:
-    """Return what a model that checks a question is shown: the answer and the facts by name."""
+    """Return the prompt for checking a question: the answer and the facts appear by name."""
     return fill(
         PROMPTS.text("check_question"),
         as_of=f" of {row.as_of}" if row.as_of else "",
@@ -160,14 +164,14 @@ def check_prompt(row: KgQuestion) -> str:
 
 
 def schema_for(chain: FactChain) -> dict[str, Any]:
-    """Return the schema of the model's reply: as many sub-questions as there are things to find."""
+    """Return the JSON schema of the model's reply, with as many sub-questions as there are entities to find."""
     count = len(chain.found)
     sub_questions = {"type": "array", "items": {"type": "string"}, "minItems": count, "maxItems": count}
     return object_schema({"question": {"type": "string"}, "sub_questions": sub_questions})
 
 
 def wording_of(reply: dict[str, Any]) -> Wording:
-    """Return the wording of a reply, with `#k` for Xk in its sub-questions."""
+    """Return the wording in a reply, with the placeholders Xk written as references `#k` in its sub-questions."""
     return Wording(
         question=reply["question"].strip(),
         sub_questions=tuple(re.sub(r"\bX(\d+)\b", r"#\1", text).strip() for text in reply["sub_questions"]),
@@ -175,7 +179,7 @@ def wording_of(reply: dict[str, Any]) -> Wording:
 
 
 def row_of(wording: Wording, chain: FactChain, context: KgQuestionContext) -> KgQuestion:
-    """Turn a chain in words into a row; the filters say whether the words are any good."""
+    """Turn a chain of facts in words into a row, unchecked: the filters judge it afterwards."""
     row = KgQuestion(
         uid="",
         question=wording.question,
@@ -203,7 +207,7 @@ def row_of(wording: Wording, chain: FactChain, context: KgQuestionContext) -> Kg
 
 
 def derive_fields(row: KgQuestion) -> dict[str, Any]:
-    """Return the fields of a row that follow from its question and its chain."""
+    """Return the fields of a row that follow from its question and its chain of facts."""
     chain = row.chain
     triples = [fact.triple for fact in chain.facts]
     answers = [node.label for node in chain.found]
@@ -225,7 +229,7 @@ def derive_fields(row: KgQuestion) -> dict[str, Any]:
 
 
 def with_scores(row: KgQuestion, verdicts: Sequence[Verdict], keys: Sequence[str]) -> KgQuestion:
-    """Return the row with what its filters measured and the keys of the calls behind it."""
+    """Return the row with the scores of its filters and the keys of the model calls behind them."""
     return replace(row, filters=scores_of(verdicts), provenance=replace(row.provenance, call_keys=tuple(keys)))
 
 

@@ -1,4 +1,4 @@
-"""Compare accepted questions of all paths with each other, and write those that stay to a file for other generators."""
+"""Remove accepted questions that repeat another one, and write the rest to a file for other generators."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ def select(run: StageRun) -> None:
 
 
 def select_distinct(candidates: Iterable[KgQuestion]) -> tuple[list[KgQuestion], list[tuple[KgQuestion, Verdict]]]:
-    """Return the questions that stay, with one more score each, and the others with the reason. Of two that ask the
-    same the first stays."""
+    """Return the questions that are kept, with one more score each, and the others with the reason. Of two that ask the
+    same the first is kept.
+    """
     asked = AcceptedQuestions()
     kept: list[KgQuestion] = []
     rejected: list[tuple[KgQuestion, Verdict]] = []
@@ -48,12 +49,12 @@ def select_distinct(candidates: Iterable[KgQuestion]) -> tuple[list[KgQuestion],
 
 
 def line_of(row: KgQuestion) -> str:
-    """Return a question's line of `questions.jsonl`."""
+    """Return a question as a line of `questions.jsonl`."""
     return json.dumps(to_dict(question_of(row)), ensure_ascii=False) + "\n"
 
 
 def question_of(row: KgQuestion) -> Question:
-    """Return a row as the question that generators of trajectories take."""
+    """Return a row as a `Question`, the input of generators of trajectories."""
     return Question(
         id=row.uid,
         question=row.question,

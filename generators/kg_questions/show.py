@@ -56,7 +56,7 @@ _COLUMNS = {
 
 
 def kg_question(run: OpenRun, row: KgQuestion) -> Parts:
-    """Show a row of `kg_questions`."""
+    """Return a view of a row of `kg_questions`."""
     hops = [
         Note((StyledText(f"{number}. ", "strong"), f"{hop.question} → ", StyledText(hop.answer, "strong")))
         for number, hop in enumerate(row.decomposition, start=1)
@@ -73,7 +73,7 @@ def kg_question(run: OpenRun, row: KgQuestion) -> Parts:
 
 
 def fact_chain(run: OpenRun, row: FactChain) -> Parts:
-    """Show a row of `inputs`: facts that a question may be made of."""
+    """Return a view of a row of `inputs`: facts that a question may be made of."""
     return [Title(row.id), fact_graph(row), DataTable([_fact(row, fact) for fact in row.facts], _COLUMNS)]
 
 
@@ -103,9 +103,8 @@ def _fact(chain: FactChain, fact: KgFact) -> dict[str, object]:
 
 
 def fact_graph(chain: FactChain) -> Diagram:
-    """Draw a question's facts: from the starts that it names, over the bridges, to the answer, from left to right.
-
-    An arrow leads from a fact's head to its tail, so one that points left is followed against its direction.
+    """Return a drawing of a question's facts from left to right: the entities that it names, the intermediate ones, the
+    answer. An arrow leads from a fact's subject to its object, so one that points left is followed backwards.
     """
     nodes = [_node(node, "start") for node in chain.starts]
     nodes += [_node(node, "bridge") for node in chain.bridges]

@@ -1,4 +1,5 @@
-"""Put facts into words by rule: a question that describes what is found on the way, and its sub-questions.
+"""Put facts into words by rule: a question that describes intermediate entities instead of naming them, and its
+sub-questions.
 
 A fact describes what it leads to by its relation's entry in `prompts/kg_relations.yaml`, else by its names. Phrases are
 put together from the answer down; a start is named with its kind where the name alone may mean something else.
@@ -24,7 +25,9 @@ UNKNOWN = "one"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phrase:
-    """Words for an entity that a fact leads to; `{x}` is the fact's other end, `{k}` the kind of the entity."""
+    """A phrase for an entity that a fact leads to; `{x}` stands for the fact's other end, `{k}` for the kind of the
+    entity.
+    """
 
     kind: str = UNKNOWN
     """What the entity is called where the graph does not say its kind."""
@@ -44,7 +47,9 @@ class Phrase:
 
 
 def phrase_of(fact: KgFact, head_kind: str = "") -> Phrase:
-    """Return the words for `fact.found`. `head_kind`: what the head of the triple is, by which verbs are chosen."""
+    """Return the phrase for `fact.found`. `head_kind` is the kind of the triple's subject, by which verbs are
+    chosen.
+    """
     label = fact.triple.relation_label.casefold()
     known = PROMPTS.phrases(RELATIONS).get(label)
     if known is not None:
@@ -86,7 +91,7 @@ _SOUNDS_LIKE_A_CONSONANT = re.compile(r"(?i)(?:uni(?!n|m)|eu|use|usu|ut[ei]|one\
 
 
 def article_of(noun: str) -> str:
-    """Return `a` or `an`, as a noun in English is spoken: a university, an album."""
+    """Return `a` or `an`, as a noun is pronounced in English: a university, an album."""
     return "an" if noun[:1].lower() in "aeiou" and not _SOUNDS_LIKE_A_CONSONANT.match(noun) else "a"
 
 
@@ -113,7 +118,7 @@ _NAMED_SO = frozenset("Netherlands Philippines Maldives Bahamas Gambia Vatican M
 
 
 def mention_of(node: KgNode) -> str:
-    """Return a node's label as it stands in a sentence."""
+    """Return an entity's label as it is written within a sentence."""
     label = node.label
     if node.kind in _WITH_KIND and node.kind.split()[-1] not in label.casefold().split():
         return f"the {node.kind} {label}"
@@ -130,7 +135,7 @@ _CLAUSE = re.compile(r"\b(?:that|who|whose|where|which)\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """A chain of facts in words."""
+    """A question and its sub-questions that word a chain of facts."""
 
     question: str
     sub_questions: tuple[str, ...]
@@ -138,7 +143,7 @@ class Wording:
 
 
 def compose(chain: FactChain) -> Wording:
-    """Put a chain into words: a question in which no bridge has its name, and its sub-questions."""
+    """Put a chain of facts into words: a question that names no intermediate entity, and its sub-questions."""
     texts = {start.id: mention_of(start) for start in chain.starts}
     numbered = texts | {node.id: f"#{number}" for number, node in enumerate(chain.bridges, start=1)}
     for bridge in chain.bridges:
@@ -228,5 +233,5 @@ def _ended(text: str) -> str:
 
 
 def capital(text: str) -> str:
-    """Return the text with a capital at its beginning."""
+    """Return the text with its first letter in upper case."""
     return text[:1].upper() + text[1:]

@@ -1,4 +1,4 @@
-"""The stages of a run: a knowledge graph -> paths to one entity -> questions in words, measured -> those that differ.
+"""The stages of a run: sample paths of a knowledge graph, word and measure questions, keep those that differ.
 
 sample paths | cut into shards | write, filter | select | manifest
 """
@@ -39,9 +39,9 @@ _MEETINGS = _BLURRED = 0.5
 
 
 def take_in(inputs: RunInputs, folder: Path, config: KgQuestionRunConfig) -> Settings:
-    """Write paths of the graph as shards into the run's folder, without what people refuse.
-
-    Those that the folder has stay when they are of the same configuration and refusals: sampling takes a while.
+    """Write paths of the graph as shards into the run's folder, without those that people refuse; returns the run's
+    settings. Paths that the folder has are kept when they are of the same configuration and refusals, since sampling is
+    slow.
     """
     earlier, asked = read_settings(folder), (NAME, config.hash, inputs.refused.hash)
     is_same = earlier is not None and (earlier.dataset, earlier.config_hash, earlier.refusals) == asked
@@ -71,9 +71,12 @@ def take_in(inputs: RunInputs, folder: Path, config: KgQuestionRunConfig) -> Set
 
 
 def demanded_paths(config: KgPathConfig, demand: Demand) -> KgPathConfig:
-    """Return the configuration with the lengths that quotas ask for, and with its own where a quota leaves them
-    open. A description is put before a path, and counts as one hop; a path of five facts or more has several of them,
-    so that for so many hops longer paths are looked at, too."""
+    """Return the configuration with the path lengths that quotas ask for, or with its own where a quota leaves them
+    open.
+
+    A description comes before a path and counts as one hop; a path of five facts or more has several, so for such
+    numbers of hops longer paths are sampled, too.
+    """
     if not demand.quotas:
         return config
     lengths = (max(1, each.hops - bool(each.blurred)) for each in demand.quotas if each.hops is not None)
@@ -86,7 +89,7 @@ def demanded_paths(config: KgPathConfig, demand: Demand) -> KgPathConfig:
 
 
 def sample_by_quota(sampler: PathSampler, demand: Demand, count: int) -> Iterator[FactChain]:
-    """Yield up to so many paths by the quotas; without quotas as the sampler gives them."""
+    """Yield up to `count` paths in the proportions of the quotas; without quotas as the sampler yields them."""
     if not demand.quotas:
         yield from sampler.sample(count)
         return
@@ -122,17 +125,17 @@ def open_context(work: ModelWork, client: ModelClient) -> KgQuestionContext:
 
 
 def selection_shards(written: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
-    """Return the one shard of the selection, which stands for all that was written."""
+    """Return the one shard of the selection, which works on all written questions together."""
     return (select_stage.only_shard(written, digest_of(receipts)),)
 
 
 def run_selection(run: StageRun) -> None:
-    """Choose among the questions of all paths."""
+    """Run the stage that chooses among the questions of all paths."""
     selection.select(run)
 
 
 async def question_of(chain: FactChain, context: KgQuestionContext, config: KgQuestionRunConfig) -> ItemResult:
-    """Write the draft of a path, with its verdicts."""
+    """Write the question of a path, and return it with its verdicts."""
     work = KgQuestionWork(item=chain, context=context)
     draft = await work.write()
     verdicts = await judge_question(draft, work, config.filters)

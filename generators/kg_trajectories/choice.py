@@ -1,13 +1,14 @@
-"""Select the best episodes of a question, unlike each other, and pairs of a good and a bad one.
+"""Select the best episodes of a question that differ from each other, and pair good ones with bad ones for preference
+training.
 
-What both episodes of a contrastive pair have said before they part is a common prompt, so a pair teaches to prefer the
-good one's next turn. It is made only where that turn is the better one: what the bad one does wrong later on teaches
-nothing about it. Episodes of a free model part in their first words, which are rarely to blame. So the bad one goes on
-up to its first mistake, and there the good one's turn takes over, where it follows from what the bad one has read.
+The turns that both episodes of a pair share are its prompt, so a pair teaches to prefer the good one's next turn, and
+is made only where that turn is the better one. Sampled episodes mostly differ from their first words, which are rarely
+to blame. So the prompt of a pair is the bad episode up to its first mistake, followed by the good one's turn where that
+follows from what the bad one has read.
 
-A right answer by another name is no mistake: no pair rests on the form of a name. No pair prefers what the reward of
-the protocol ranks lower, nor an answer to "unknown" where nothing that was read states it: of two that read nothing of
-it, "unknown" is preferred to a wrong answer.
+A right answer by another name is no mistake. No pair prefers what the reward of the protocol ranks lower, nor an answer
+to "unknown" where nothing that was read states it; between two episodes that read nothing of it, "unknown" is preferred
+to a wrong answer.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _SURELY_WRONG = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeSelectionConfig:
-    """How many episodes of a question are taken."""
+    """How many episodes of a question are selected."""
 
     filters: KgEpisodeFilterConfig = field(default_factory=KgEpisodeFilterConfig)
     most: int = 2
@@ -73,7 +74,8 @@ def choose_rows(
     candidates: Sequence[KgTrajectory], config: EpisodeSelectionConfig = EpisodeSelectionConfig()
 ) -> Chosen[KgTrajectory]:
     """Select the best of the episodes that all filters keep: those that guess least, then as `_rank` orders them. None
-    is taken that goes the same way as a better one."""
+    is selected that takes the same route as a better one.
+    """
     verdicts: dict[int, Verdict] = {}
     sound: list[int] = []
     for place, row in enumerate(candidates):
@@ -100,17 +102,18 @@ def choose_rows(
 
 
 def unread_rows(chosen: Chosen[KgTrajectory]) -> list[KgTrajectory]:
-    """Return the kept rows whose answer still has to be read for in what the episode read, as nothing names it
-    plainly."""
+    """Return the kept rows for which a model must still read whether their answer is stated, since nothing names it
+    plainly.
+    """
     return [row for row in chosen.kept if facts_to_read(row) and not row.readings]
 
 
 def similarity(first: KgTrajectory, second: KgTrajectory) -> float:
-    """Return how alike two episodes are, from 0 to 1: the share of requests and results that both have, among all of
+    """Return how similar two episodes are, from 0 to 1: the share of requests and results that both have, among all of
     either.
 
-    1 where both ask the graph about the same entities, or anything about the same names, in one search or in several:
-    then they go one way, and other words for it bring other documents by the way.
+    It is 1 where both ask the graph about the same entities, or anything about the same names, in however many
+    searches: then they take one route, and other words only find other documents by the way.
     """
     if (asked := _asked_of_graph(first)) and asked == _asked_of_graph(second):
         return 1.0
@@ -157,9 +160,9 @@ def contrastive_pairs(
 ) -> list[ContrastivePair]:
     """Return at most `most` pairs of a selected and a rejected episode of one question.
 
-    Every bad episode is used once, with the good one that goes the same way for longest before it does better, and
-    none that is the same up to its mistake as one that was taken. Reasons take turns; within one, those that part
-    latest go first, then those of least reward.
+    Every bad episode is used once, with the good one that agrees with it for longest before doing better, and none that
+    equals a used one up to its mistake. Reasons of rejection alternate; within one, the pairs that differ latest come
+    first, then those of lowest reward.
     """
     pairs: list[ContrastivePair] = []
     unknown = [row for row, _ in bad if _is_unknown(row)]
@@ -183,7 +186,7 @@ def contrastive_pairs(
 
 
 def truth_of(row: KgTrajectory) -> GroundTruth:
-    """Return what rewards know of the row's question."""
+    """Return the gold answers and documents with which rewards compare the row."""
     return make_truth(
         row.golds,
         protocol=KG_SEARCH.name,
@@ -212,7 +215,7 @@ def _accuracy(row: KgTrajectory) -> float:
 
 
 def rests_on_form(row: KgTrajectory) -> bool:
-    """Tell whether the final answer is called wrong though it may be right by another name, and no judge is sure."""
+    """Tell whether the final answer counts as wrong although it may be right by another name, and no judge is sure."""
     if not row.final_answer or row.kind == "good" or mcts_reward(row.final_answer, row.golds):
         return False
     is_sure = row.judge_score is not None and row.judge_score <= _SURELY_WRONG
@@ -223,8 +226,8 @@ def is_well_searched(row: KgTrajectory) -> bool:
     """Tell whether a rejected episode read what the right answer rests on, so that only its wrong answer speaks against
     it.
 
-    It did so where a search showed the answer of each hop and the gold one, or, where no text has to say that, all
-    documents that it rests on.
+    That is so where searches showed the answer of each hop and the gold answer or, where no text has to state these,
+    all supporting documents.
     """
     failed = {each.reason for each in judge_kg_episode(row, KgEpisodeFilterConfig()) if not each.keep}
     if WRONG not in failed or failed - _OF_ANSWER or rests_on_form(row):
@@ -238,10 +241,8 @@ def is_well_searched(row: KgTrajectory) -> bool:
 
 
 def parting(good: KgTrajectory, bad: KgTrajectory) -> int | None:
-    """Return the message of the bad episode at which a pair of the two parts, being a mistake that the good one does
-    not make.
-
-    None when there is no such place.
+    """Return the index of the bad episode's first mistake that the good one does not make, at which a pair of the two
+    divides; None when there is none.
     """
     place = common_prefix(good.messages, bad.messages)
     if parts_for_the_better(good, bad, place):
@@ -255,9 +256,10 @@ def parting(good: KgTrajectory, bad: KgTrajectory) -> int | None:
 
 
 def parts_for_the_better(good: KgTrajectory, bad: KgTrajectory, place: int) -> bool:
-    """Tell whether the good episode's turn is the better one where the two part, at this message. It is where it alone
-    has no fault (`_faulty_turns`), where it can answer though the bad one searches on, or where the bad one's search
-    shows less of what the gold hops ask for.
+    """Tell whether, at this message, where two episodes first differ, the good one's turn is the better one.
+
+    It is where only the bad one's turn has a fault (`_faulty_turns`), where the good one can answer while the bad one
+    searches on, or where the bad one's search shows less of what the gold hops ask for.
     """
     if place >= min(len(good.messages), len(bad.messages)):
         return False

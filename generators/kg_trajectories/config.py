@@ -49,7 +49,9 @@ class KgPromptNames:
 
     @property
     def version(self) -> str:
-        """Hash of the texts behind these names, of the sentences of guided thoughts, and of protocol and filters."""
+        """Return a hash of the texts behind these names, of the sentences for guided thoughts, and of protocol and
+        filters.
+        """
         pools = PROMPTS.version(tuple(to_dict(self).values()), pools=_POOLS)
         tool = f"{KG_SEARCH.system_prompt}{KG_SEARCH.user_suffix}{filter_prompts()}"
         return hashlib.sha256(f"{pools}{tool}".encode()).hexdigest()[:12]
@@ -57,7 +59,7 @@ class KgPromptNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuidedConfig:
-    """How a small model is led along the gold decomposition, and how it reads."""
+    """Settings for a small model that follows the gold decomposition, and for how it reads answers."""
 
     plain_temperature: float = 0.0
     """Sampling temperature of the first episode of a question."""
@@ -73,7 +75,7 @@ class GuidedConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingConfig:
-    """How a short answer is read from what a search found."""
+    """Settings of how a short answer is read from search results."""
 
     reader: Reader = "passages"
     """Whether the model sees whole passages, or the sentences nearest to the query."""
@@ -137,24 +139,26 @@ class KgGeneratorConfig:
 
     @property
     def is_led(self) -> bool:
-        """Whether episodes follow the gold decomposition."""
+        """Tell whether episodes follow the gold decomposition."""
         return self.style != "free"
 
     @property
     def grammar(self) -> Grammar:
-        """The protocol, in the words in which agents are told it."""
+        """Return the protocol, with the wording of its rules for agents."""
         return with_turns(self.episode.max_turns)
 
     @property
     def constants(self) -> DynaSearcherConstants:
-        """The constants of the reward."""
+        """Return the constants of DynaSearcher's reward."""
         printed = PAPER if self.reward == "paper" else DEFAULT
         return replace(printed, recall_similarity=self.recall_similarity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgContext(RunContext):
-    """Everything that all questions of a run share."""
+    """What all questions of a run share when episodes are made: model client, settings, documents and knowledge
+    graph.
+    """
 
     config: KgGeneratorConfig
     retrieval: Retrieval
@@ -170,27 +174,27 @@ class KgRunConfig(GraphRunConfig):
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
 
     def row_settings(self) -> dict[str, Any]:
-        """Settings that decide the rows; graph and corpus count by their content, not by their place."""
+        """Return the settings that decide the rows; graph and corpus count by their content, not by their path."""
         return GraphRunConfig.row_settings(self) | {"retrieval": self.retrieval.row_settings()}
 
     @property
     def needs_decompositions(self) -> bool:
-        """Whether questions need gold decompositions, as guided episodes follow these."""
+        """Tell whether questions need gold decompositions, which guided episodes follow."""
         return self.generator.style == "guided"
 
     @property
     def prompt_version(self) -> str:
-        """Hash of the prompts that the run uses."""
+        """Return a hash of the prompts that the run uses."""
         return self.generator.prompts.version
 
     @property
     def records(self) -> tuple[type, ...]:
-        """Classes of records whose schemas decide the rows."""
+        """Return the classes of records whose schemas affect the rows."""
         return (KgTrajectory, ContrastivePair, SftRow)
 
     @property
     def reply_limits(self) -> dict[str, int]:
-        """Most tokens of each kind of reply, by the name of its setting."""
+        """Return the maximal number of tokens of each kind of reply, by the name of its setting."""
         generator, episode = self.generator, self.generator.episode
         limits = {"generator.reading.max_tokens": generator.reading.max_tokens}
         if not generator.is_led:  # else the model takes no turns and keeps no triples
@@ -202,23 +206,25 @@ class KgRunConfig(GraphRunConfig):
 
     @property
     def thought_settings(self) -> tuple[str, ...]:
-        """Names of the settings that concern thoughts, for free episodes; those that are led ask for no turns."""
+        """Return the names of settings for a reasoning model's thoughts that free episodes need and that are not set;
+        guided ones need none.
+        """
         is_unset = not self.generator.is_led and not self.generator.episode.thought_tokens
         return ("generator.episode.thought_tokens",) if is_unset else ()
 
     @property
     def encoder_name(self) -> str | None:
-        """Name of the sentence encoder; None when none is wanted."""
+        """Return the name of the sentence encoder; None when none is needed."""
         return self.retrieval.encoder_name
 
     @property
     def passage_prefix(self) -> str:
-        """Text that the sentence encoder wants before each passage."""
+        """Return the text that the sentence encoder needs before each passage."""
         return self.retrieval.passage_prefix
 
     @property
     def call_style(self) -> Literal["chat", "completion"]:
-        """Whether the model is asked by chat messages or by a text that it goes on with."""
+        """Return whether the model is called with chat messages or with a text that it continues."""
         return self.generator.episode.style
 
 

@@ -1,4 +1,4 @@
-"""Estimate the most that a run of KG trajectories may take."""
+"""Estimate the highest cost of a run of KG trajectories."""
 
 from __future__ import annotations
 

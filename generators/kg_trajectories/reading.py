@@ -1,4 +1,4 @@
-"""Run an episode's searches, each noted as a `KgStep`, and have the model read short answers from what they found.
+"""Run an episode's searches, each stored as a `KgStep`, and have the model read short answers from what they found.
 
 It reads in its own words, or from spans that stand there. With the answers comes the self-check: does the knowledge
 graph say the same as the documents? Where not, one of them is stale or wrong. For every kept triple that has the asked
@@ -42,7 +42,7 @@ from trailforge.schemas import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchTool:
-    """The search tool over one question's documents and a run's graph."""
+    """The search tool of an episode, over one question's documents and a run's graph."""
 
     question: Question
     context: KgContext
@@ -50,7 +50,7 @@ class SearchTool:
 
     @classmethod
     def open(cls, question: Question, context: KgContext) -> SearchTool:
-        """Open the tool; the documents are opened by the first search."""
+        """Open the tool; the documents themselves are opened by the first search."""
         config = context.config
         environment = Environment(
             documents=LazyRetriever(lambda: context.retrieval.for_question(question)),
@@ -69,9 +69,7 @@ class SearchTool:
 
     async def search(self, search: Search, meter: Meter) -> Observation:
         """Search the documents and the graph; `detail` of the result is its `KgStep`. Raises what retrieval and the
-        model of the KG filter raise.
-
-        `meter` counts the calls of the filters.
+        model of the graph filter raise. `meter` counts the filter's calls.
         """
         observed = await self.environment.search_graph(self.question.question, search, meter)
         graph = observed.detail
@@ -107,7 +105,7 @@ def entity_links(found: KgResult) -> tuple[EntityLink, ...]:
 
 
 def relation_links(found: KgResult) -> tuple[RelationLink, ...]:
-    """Return the best match of each phrase, by whose label the triples were ranked."""
+    """Return for each phrase the relation that fits best, by whose label the triples were ranked."""
     best = [(one.phrase, one.matches[0] if one.matches else None) for one in found.relations]
     return tuple(
         RelationLink(
@@ -129,8 +127,9 @@ Of the query, triples, the sentences that are read, their passages, and ids of t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Reads for one episode with a model. `sample` 0 is the plain reading; without `offer` the model uses its own
-    words."""
+    """Reads answers for one episode with a model. `sample` 0 is the plain reading; with `offer` the model chooses from
+    spans of the text, without it uses its own words.
+    """
 
     context: KgContext
     asker: Asker
@@ -148,10 +147,11 @@ class Reading:
         prompt: str = "",
         purpose: str = "read",
     ) -> str:
-        """Read a short answer, free of braces and tags; empty when the model says nothing, or not to its end.
+        """Read a short answer from passages and triples, without braces and tags; empty when the model finds none or
+        its reply was cut.
 
-        `searched`: ids of the entities that are asked about. `prompt`: the name of a prompt; empty: that of the
-        readings of guided episodes.
+        `searched` are the ids of the entities asked about. `prompt` is the name of a prompt, by default that for guided
+        episodes.
         """
         config, names = self.context.config.reading, self.context.config.prompts
         triples, sentences = triples[: config.num_triples], await self._sentences(query, passages)
@@ -188,12 +188,14 @@ class Reading:
 
 
 def clean_answer(answer: str) -> str:
-    """Return an answer that can stand in a box: no tags, no braces, one line."""
+    r"""Return an answer on one line, without tags and braces, so that it fits into `\boxed{}`."""
     return " ".join(re.sub(r"[{}\\]", " ", one_line(answer)).split())
 
 
 async def read_answer(row: KgTrajectory, reading: Reading) -> KgTrajectory:
-    """Return the episode with what the model reads, in all that it had read, of the facts that its answer rests on."""
+    """Return the episode with the readings of a model, which looks up the facts behind its answer in all that the
+    episode read.
+    """
 
     async def read(question: str) -> str:
         documents, triples = read_by(row)
@@ -212,7 +214,7 @@ _FIGURE = re.compile(r"\d")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedFact:
-    """What the graph says of one entity by one relation, in one search."""
+    """The values that the graph gives for one entity and one relation, in one search."""
 
     step: KgStep
     known: str
@@ -223,7 +225,7 @@ class AskedFact:
 
     @property
     def question(self) -> str:
-        """The question that asks for the value."""
+        """Return the question that asks for the value."""
         triple = self.triples[0]
         if self.is_tail:
             return ask_relation(triple.head_label, triple.relation_label)
@@ -231,13 +233,14 @@ class AskedFact:
 
     @property
     def values(self) -> Mapping[str, str]:
-        """Labels of the values by id."""
+        """Return the labels of the values by their ids."""
         ends = (((t.tail, t.tail_label) if self.is_tail else (t.head, t.head_label)) for t in self.triples)
         return dict(ends)
 
     def documents(self, store: KgStore) -> list[Passage]:
-        """Return the documents about the entity: titled by one of its names, or mentioning its label or what was asked
-        for."""
+        """Return the documents about the entity: those titled with one of its names, or mentioning its label or the
+        searched name.
+        """
         triple = self.triples[0]
         label = triple.head_label if self.is_tail else triple.tail_label
         called = {label, *(link.mention for link in self.step.entities if link.entity_id == self.known)}
@@ -251,8 +254,9 @@ class AskedFact:
 
 
 async def find_conflicts(steps: Sequence[KgStep], reading: Reading) -> tuple[KgConflict, ...]:
-    """Find the conflicts of an episode's searches. The model is asked once for each fact that a document may speak
-    of."""
+    """Return the contradictions between graph and documents in an episode's searches. The model is asked once for each
+    fact that a document may mention.
+    """
     found = await asyncio.gather(*(_conflict(fact, reading) for step in steps for fact in find_asked_facts(step)))
     return tuple(conflict for conflict in found if conflict)
 
@@ -288,9 +292,8 @@ def find_asked_facts(step: KgStep) -> list[AskedFact]:
 
 
 def find_conflict(fact: AskedFact, answer: str, documents: Sequence[Passage], store: KgStore) -> KgConflict | None:
-    """Return the conflict between what triples and documents say; None when they agree or cannot be compared.
-
-    `answer`, one value or several with semicolons between them, counts only as far as a document has it.
+    """Return the contradiction between triples and documents; None when they agree or cannot be compared. `answer` has
+    one value, or several separated by semicolons; only values that a document contains count.
     """
     said = [part for part in map(str.strip, answer.split(";")) if part and not is_abstention(part)]
     said = [part for part in said if not mentions(fact.question, part) and _stands_in(documents, part)]

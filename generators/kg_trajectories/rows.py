@@ -44,9 +44,8 @@ def row_of(
     call_keys: Sequence[str],
     nearest: Sequence[float | None] = (),
 ) -> KgTrajectory:
-    """Return the row of an episode as it came; `steps_of(run)` are its searches.
-
-    `nearest`: how near the searches came to each of the question's supporting documents, where that was measured.
+    """Return the row of an episode as it happened; `steps_of(run)` are its searches. `nearest` is the similarity of the
+    search results to each of the question's supporting documents, where that was measured.
     """
     assert run.stop != "failed", run.error  # a tool that fails here raises
     row = KgTrajectory(
@@ -108,11 +107,12 @@ def derive_fields(row: KgTrajectory, question: Question, config: KgGeneratorConf
 
 
 def graph_names(question: Question, store: KgStore) -> tuple[str, ...]:
-    """Return the graph's names of the answer's entity, without those in the question; they are right answers too.
+    """Return the graph's names of the answer's entity, which are right answers too, without those that the question
+    contains.
 
-    It is the entity that the question names by its id, else the only one that is called so. Names of fewer than three
-    letters are left out, which stand in many an answer, and those of other countries and peoples: graphs that were
-    made from questions call Canada "Russian". Dates, numbers, yes and no are no entities.
+    The entity is the one that the question gives by id, else the only one with the answer's name. Names of fewer than
+    three letters are left out, since many answers contain them, and so are those of other countries and peoples: graphs
+    that were made from questions call Canada "Russian". Dates, numbers, yes and no are no entities.
     """
     answer = question.answer
     if is_never_quoted(answer) or date_of(fold(answer)) or not any(map(str.isalpha, answer)):
@@ -145,9 +145,8 @@ def _is_of_another_country(name: str, called: Sequence[str]) -> bool:
 
 
 def steps_match(row: KgTrajectory, opening: Sequence[Message]) -> bool:
-    """Tell whether steps, end and final answer are those of the conversation; False for one that cannot be read.
-
-    `opening`: how the conversation has to begin.
+    """Tell whether steps, end and final answer agree with the conversation, which must begin with `opening`; False for
+    one that cannot be read.
     """
     try:
         *searches, last = [KG_SEARCH.parse_turn(m.content) for m in row.messages if m.role == "assistant"]
@@ -191,12 +190,12 @@ def reward_of(row: KgTrajectory, constants: DynaSearcherConstants) -> KgReward:
 
 
 def holds_format(messages: Sequence[Message]) -> bool:
-    """Tell whether the conversation is as the protocol asks, without any mending."""
+    """Tell whether the conversation follows the protocol's format without any repair."""
     return KG_SEARCH.format_reward(messages) == 1.0
 
 
 def steps_of(run: EpisodeRun) -> tuple[KgStep, ...]:
-    """Return the executed searches with what the tool noted of them."""
+    """Return the executed searches with what the tool stored about them."""
     noted = (step.observation.detail for step in run.steps if step.observation)
     steps = [detail for detail in noted if isinstance(detail, KgStep)]  # a refusal notes nothing
     return tuple(replace(step, index=index) for index, step in enumerate(steps))
@@ -213,9 +212,8 @@ def _sought(question: Question, nearest: Sequence[float | None]) -> tuple[Sought
 
 
 def kg_sft_row(row: KgTrajectory) -> SftRow:
-    """Return the whole conversation as one row; the loss is taken on every assistant turn.
-
-    `reward.total` is the episode's reward; its other parts hold the final answer against the gold answers.
+    """Return the whole conversation as one row with the loss on every assistant turn. `reward.total` is the episode's
+    reward; its other parts compare the final answer with the gold answers.
     """
     reward = replace(score_by_target(row.final_answer, row.golds), total=row.reward.total)
     right_by = find_right_by(row.final_answer, truth_of(row), "title" if is_titled(row) else "judge")

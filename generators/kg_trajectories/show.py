@@ -59,7 +59,7 @@ _LINKS = {
 
 
 def kg_trajectory(run: OpenRun, row: KgTrajectory) -> Parts:
-    """Show a row of `kg_trajectories`."""
+    """Return a view of a row of `kg_trajectories`."""
     pairs = run.table("pairs").matching("good_uid", row.uid) if "pairs" in run.tables else ()
     tabs = [
         Tab("Searches", lambda: _searches(row), lambda: [_line(step) for step in row.steps]),
@@ -76,7 +76,9 @@ def kg_trajectory(run: OpenRun, row: KgTrajectory) -> Parts:
 
 
 def pair(run: OpenRun, row: ContrastivePair) -> Parts:
-    """Show a row of `pairs`: a good and a bad episode of one question, side by side from where they differ."""
+    """Return a view of a row of `pairs`: a good and a bad episode of one question, side by side from where they
+    differ.
+    """
     return [Title(row.question), Note(row.answer, "right"), *_contrast(run, row)]
 
 
@@ -153,7 +155,9 @@ def _graph(step: KgStep, golds: Sequence[str]) -> Parts:
 
 
 def subgraph(step: KgStep, golds: Sequence[str]) -> Diagram:
-    """Draw what the graph gave to a search: kept triples solid and green, others dashed; gold answers with a star."""
+    """Return a drawing of the triples that a search found: kept ones solid and green, others dashed, gold answers with
+    a star.
+    """
     triples = list(dict.fromkeys((*step.triples_kept, *step.triples_offered)))
     names = {end: name for t in triples for end, name in ((t.head, t.head_label), (t.tail, t.tail_label))}
     searched = {

@@ -1,4 +1,5 @@
-"""The stages of a run: questions and a graph -> annotated search episodes -> pairs, SFT rows (DynaSearcher, 3.1, 3.2).
+"""The stages of a run: questions and a graph -> annotated search episodes -> pairs and SFT rows (DynaSearcher, 3.1,
+3.2).
 
 read_questions | cut into shards | n episodes, choose, read again, hold against documents (per question) | write shard
 | manifest
@@ -57,10 +58,10 @@ from trailforge.schemas import (
 
 
 def open_context(work: ModelWork, client: ModelClient) -> KgContext:
-    """Open what all questions share. Raises when the index or the graph is not there."""
+    """Open what all questions share. Raises an error when the index or the graph does not exist."""
     config = work.config
     if not config.kg:
-        raise InvalidInput("no knowledge graph", field="kg")
+        raise InvalidInput("no knowledge graph; give --kg, a folder that `trailforge kg build` made", field="kg")
     return KgContext(
         **work.shared(client),
         config=config.generator,
@@ -70,19 +71,22 @@ def open_context(work: ModelWork, client: ModelClient) -> KgContext:
 
 
 class Leader(Protocol):
-    """Leads a model along the gold decomposition of a question that it could not search for by itself."""
+    """Makes guided episodes: a model follows the gold decomposition of a question that it could not search for by
+    itself.
+    """
 
     offer: Offer
     """Makes the grammar of the answers that the model may give when it reads."""
 
     async def lead(self, tool: SearchTool, asker: Asker, sample: int) -> EpisodeRun:
-        """Make one episode. `asker.meter` counts its calls. Raises what retrieval and the client raise."""
+        """Make one guided episode. `asker.meter` counts its calls. Raises what retrieval and the client raise."""
         ...
 
 
 async def draw(question: Question, context: KgContext, config: KgRunConfig) -> Draws[KgTrajectory]:
-    """Draw episodes by `generate`, and note whether searches brought what the answer rests on. A question that names
-    its answer gets none."""
+    """Draw episodes by `generate`, and record whether searches found what the answer rests on. A question that names
+    its answer gets none.
+    """
     named = answer_in_question(question)
     if not named.keep:
         return Draws(against=named)
@@ -93,10 +97,9 @@ async def draw(question: Question, context: KgContext, config: KgRunConfig) -> D
 
 
 async def generate(question: Question, context: KgContext) -> Draws[KgTrajectory]:
-    """Make all episodes of a question at once; no filter has seen them yet.
-
-    Raises `InvalidInput` for a guided question without gold decomposition or a question without paragraphs to search,
-    what the client raises, and the first episode's error when all were lost.
+    """Make all episodes of a question at once, before any filter. Raises `InvalidInput` for a guided question without
+    gold decomposition or without paragraphs to search, what the client raises, and the first episode's error when all
+    were lost.
     """
     if context.config.is_led and not question.decomposition:
         raise InvalidInput(
@@ -120,8 +123,11 @@ async def read_and_hold(
     context: KgContext,
     config: KgRunConfig,
 ) -> tuple[Chosen[KgTrajectory], Meter]:
-    """Read each chosen row once more where that is wanted, and hold kept rows against documents. Return the choice and
-    the calls of both. Raises what the client raises, and `MalformedReply` for a reading that is cut or says nothing.
+    """Read each chosen row once more where the configuration asks for it, and compare the graph with the documents for
+    kept rows.
+
+    Returns the choice and the calls of both. Raises what the client raises, and `MalformedReply` for a reading that is
+    empty or cut.
     """
 
     async def read(row: KgTrajectory, meter: Meter) -> KgTrajectory:
@@ -140,11 +146,11 @@ async def read_and_hold(
 async def hold_against_documents(
     rows: Sequence[KgTrajectory], question: Question, context: KgContext
 ) -> tuple[tuple[KgTrajectory, ...], Meter]:
-    """Run the self-check of a question's selected episodes: return the same rows with their conflicts, all found at
-    once.
+    """Return a question's selected episodes with the contradictions between their triples and documents, and a meter of
+    the calls.
 
-    The meter has counted the calls, of which episodes that found the same share one. Raises what the client raises; a
-    fact whose reading is cut or too long is left unchecked.
+    Episodes that found the same share a call. Raises what the client raises; a fact whose reading is cut or too long is
+    not checked.
     """
     if context.config.self_check == "off":
         return tuple(rows), Meter()
@@ -243,7 +249,7 @@ def derive(rows: Sequence[KgTrajectory], question: Question, config: KgRunConfig
 
 
 def choose(rows: Sequence[KgTrajectory], question: Question, config: KgRunConfig) -> Chosen[KgTrajectory]:
-    """Choose the episodes of a question; see `choice.choose_rows`."""
+    """Choose which of a question's episodes are selected; see `choice.choose_rows`."""
     del question
     return choose_rows(rows, config.selection)
 
@@ -269,13 +275,13 @@ def sft_rows(row: KgTrajectory, config: KgRunConfig) -> list[SftRow]:
 
 
 def unlike_question(row: RejectedRow, question: Question, config: KgRunConfig) -> str:
-    """Return why a question was wrongly left out; empty where it names its answer."""
+    """Return why a question was wrongly dropped as naming its answer; empty where it does name it."""
     del config
     return unlike_named(row, question)
 
 
 def wrong_sft(row: KgTrajectory) -> list[SftRow]:
-    """Return the SFT row of an episode that searched well and answered wrongly."""
+    """Return the SFT row of an episode that searched well and answered wrongly, for learning its searches."""
     return [without_answer(kg_sft_row(row))] if is_well_searched(row) else []
 
 

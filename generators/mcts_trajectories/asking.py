@@ -1,4 +1,4 @@
-"""Prepare a question for the search: can it be asked, and in what words is its gold decomposition asked?
+"""Prepare a question for the tree search: decide whether it can be asked, and reword its gold sub-questions.
 
 What code can tell, it tells before any call. Where it finds marks of garbled text, and there alone, the model is asked
 once: whether anybody can tell what the question asks, and how its gold sub-questions read in plain words.
@@ -30,7 +30,7 @@ UNCLEAR = "garbled_question"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedQuestion:
-    """A question as it is searched, or the reason why it is not."""
+    """A question as it will be searched, or the reason why it will not be."""
 
     question: Question
     """The question, with its gold sub-questions in the model's words where the model was asked for them."""
@@ -43,9 +43,10 @@ class PreparedQuestion:
 async def prepare_question(
     question: Question, context: Context, *, own_paragraphs: bool
 ) -> tuple[PreparedQuestion, Meter]:
-    """Return the question as it is searched, or why it is not, and what that took: nothing, or one call.
+    """Return the question as it will be searched, or why it will not be, and the calls made for that: none or one.
 
-    `own_paragraphs`: whether they are what is searched. A model that does not word questions freely is not asked.
+    `own_paragraphs` says that the question's own paragraphs are searched. A model that does not word questions freely
+    is not asked.
     """
     config, verdict = context.config, can_be_asked(question, own_paragraphs=own_paragraphs)
     texts = searched_texts(question, own_paragraphs=own_paragraphs)
@@ -57,10 +58,10 @@ async def prepare_question(
 
 
 async def word_question(question: Question, asker: Asker, prompt: str, config: PolicyConfig) -> PreparedQuestion:
-    """Ask for the gold sub-questions in the model's words, in one call; set the question aside where it is not clear.
+    """Have a model reword the gold sub-questions in one call, and drop the question where the model calls it unclear.
 
-    A sub-question whose new words refer to other answers, bring a name or say an answer stays as it was; all do where
-    the model breaks the form, twice.
+    A sub-question keeps its words where the new ones refer to other answers, add a name or say an answer; all keep
+    theirs where the model breaks the reply's form twice.
     """
     plan = gold_plan(question.decomposition).sub_questions
     listed = "\n".join(f"{number}. {asked}" for number, asked in enumerate(plan, start=1))
@@ -79,13 +80,15 @@ async def word_question(question: Question, asker: Asker, prompt: str, config: P
 
 
 def reply_schema(hops: int) -> dict[str, Any]:
-    """Return the JSON schema of a reply on a question of so many gold hops."""
+    """Return the JSON schema of a reply on a question with this number of gold hops."""
     texts = list_schema({"type": "string"}, minItems=hops, maxItems=hops)
     return object_schema(clear={"type": "boolean"}, sub_questions=texts)
 
 
 def with_words(question: Question, wordings: Sequence[str]) -> Question:
-    """Return the question with its hops worded so, where the words ask for the same as far as is known."""
+    """Return the question with its gold sub-questions reworded, each where the new words ask for the same as far as is
+    known.
+    """
     hops = question.decomposition
     plan = gold_plan(hops).sub_questions
     texts = [

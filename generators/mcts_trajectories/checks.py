@@ -44,7 +44,7 @@ def _is_without_spans(checks: RowChecks) -> bool:
 def check_beside(
     checks: RowChecks, name: str, questions: Mapping[str, Question], stored: Mapping[str, Chosen[Trajectory]]
 ) -> None:
-    """Check the caps of each question, and its tree."""
+    """Check that a question's kept rows keep to the caps on each kind, and that its search tree fits them."""
     for chosen in stored.values():
         _check_caps(checks, name, chosen)
     asked = questions.keys() - checks.left_out(name, "search")
@@ -82,7 +82,9 @@ def _problems_of_tree(tree: SearchTree, question: Question, checks: RowChecks) -
 
 
 def tree_problems(tree: SearchTree) -> list[str]:
-    """Return what is wrong with a tree: visits that do not add up, values that are not the mean of their rollouts."""
+    """Return what is inconsistent in a tree: visits that do not add up, values that are not the mean of their
+    rollouts.
+    """
     problems = []
     rewards: dict[int, list[float]] = defaultdict(list)
     for rollout in tree.rollouts:

@@ -1,4 +1,6 @@
-"""Choose which trajectories of a question are kept: by filters, then caps, then what the model that tells them says."""
+"""Choose which trajectories of a question are kept: by filters, then by caps, then by the objections of the model that
+words them.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,10 @@ def choose_rows(
     caps: ReflectionConfig,
     kept: Sequence[Trajectory] = (),
 ) -> Chosen[Trajectory]:
-    """Return the accepted candidates, in order, and the others with the first verdict against them.
+    """Return the accepted candidates, in order, and the others each with the first verdict that rejects it.
 
-    Filters come before caps: a row that a filter rejects makes room for the next one of its kind. `kept`: rows of the
-    question that stand already, which leave less room and have no duplicates.
+    Filters come before caps, so a row that a filter rejects makes room for the next one of its kind. `kept` are rows of
+    the question that are accepted already: they count for the caps, and near copies of them are rejected.
     """
     accepted = list(kept)
     rejected: list[tuple[Trajectory, Verdict]] = []
@@ -53,27 +55,28 @@ def over_cap(row: Trajectory, accepted: Sequence[Trajectory], caps: ReflectionCo
 async def reword(
     question: Question, chosen: Chosen[Trajectory], context: Context, filters: FilterConfig
 ) -> tuple[Chosen[Trajectory], Meter]:
-    """Put the model's thoughts into chosen rows where these hold; return the choice of `choose_told`, and what the
-    calls took."""
+    """Reword the chosen rows with the model's thoughts where these pass the checks; returns the choice and the calls
+    made, as `choose_worded` does.
+    """
     if context.config.thoughts.source == "templates":
         return chosen, Meter()
-    return await choose_told(
+    return await choose_worded(
         chosen,
         lambda row, meter: _reword_one(question, row, context, filters, meter),
         lambda rows, kept: choose_rows(question, rows, filters, context.config.reflection, kept),
     )
 
 
-async def choose_told(
+async def choose_worded(
     chosen: Chosen[Trajectory],
     tell: Callable[[Trajectory, Meter], Awaitable[tuple[Trajectory, list[Doubt]]]],
     choose_beside: Callable[[Sequence[Trajectory], Sequence[Trajectory]], Chosen[Trajectory]],
 ) -> tuple[Chosen[Trajectory], Meter]:
-    """Tell each kept row and reject those that the model doubts; return the choice, and what the calls took.
+    """Have a model word each kept row and reject those that it objects to; returns the choice and the calls made.
 
-    The first row is told before the others: those that rest on a step that is doubted there are not told at all. A row
-    that is rejected here makes room: what was turned away as its duplicate, or for the cap of its kind, is offered
-    again and told in turn. `choose_beside`: `choose_rows` of rows beside those that are kept.
+    The first row is worded before the others, and rows that share a step to which the model objects there are rejected
+    without a call. A rejected row makes room: rows that were rejected as its duplicate, or by the cap of its kind, are
+    considered again. `choose_beside` does what `choose_rows` does beside rows that are kept.
     """
     kept: list[Trajectory] = []
     doubted: list[tuple[Trajectory, Verdict]] = []

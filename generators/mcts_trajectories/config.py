@@ -27,22 +27,22 @@ class MctsRunConfig(RunConfig):
     output: OutputConfig = field(default_factory=OutputConfig)
 
     def row_settings(self) -> dict[str, Any]:
-        """Settings that decide the rows; a corpus counts by its content, not by its place."""
+        """Return the settings that decide the rows; a corpus counts by its content, not by its path."""
         return RunConfig.row_settings(self) | {"retrieval": self.retrieval.row_settings()}
 
     @property
     def prompt_version(self) -> str:
-        """Hash of the prompts that the run uses."""
+        """Return a hash of the prompts that the run uses."""
         return self.generator.prompts.version
 
     @property
     def records(self) -> tuple[type, ...]:
-        """Classes of records whose schemas decide the rows."""
+        """Return the classes of records whose schemas affect the rows."""
         return (Trajectory, SearchTree, SftRow)
 
     @property
     def reply_limits(self) -> dict[str, int]:
-        """Most tokens of each kind of reply, by the name of its setting."""
+        """Return the maximal number of tokens of each kind of reply, by the name of its setting."""
         rollout, policy = self.generator.rollout, self.generator.policy
         thoughts, judge = self.generator.thoughts, self.generator.judge
         limits = {
@@ -60,25 +60,24 @@ class MctsRunConfig(RunConfig):
 
     @property
     def encoder_name(self) -> str | None:
-        """Name of the sentence encoder; None when none is wanted."""
+        """Return the name of the sentence encoder; None when none is needed."""
         return self.retrieval.encoder_name
 
     @property
     def passage_prefix(self) -> str:
-        """Text that the sentence encoder wants before each passage."""
+        """Return the text that the sentence encoder needs before each passage."""
         return self.retrieval.passage_prefix
 
     @property
     def call_style(self) -> Literal["chat", "completion"]:
-        """Whether the model is asked by chat messages or by a text that it goes on with."""
+        """Return whether the model is called with chat messages or with a text that it continues."""
         return self.generator.rollout.style
 
 
 def configure(config: MctsRunConfig, inputs: RunInputs) -> MctsRunConfig:
-    """Return the configuration with what is to be searched, and its hash. Where no corpus is named, each question
-    searches its own paragraphs.
-
-    Raises `InvalidInput` when that is not there, or is what the run's questions are read from.
+    """Return the configuration with the corpus to be searched, and its hash; without a corpus, each question searches
+    its own paragraphs. Raises `InvalidInput` when the corpus does not exist, or is the file from which the questions
+    are read.
     """
     retrieval = _fall_back(search_given(config.retrieval, inputs.options), inputs)
     if retrieval.scope == "corpus" and retrieval.corpus_index and not retrieval.server:

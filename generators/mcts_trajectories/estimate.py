@@ -1,4 +1,4 @@
-"""Estimate what a run takes and gives by rehearsing it: the real search with the real prompts, in a made-up world.
+"""Estimate a run's calls and rows by rehearsing it: the real search with the real prompts, in a simulated world.
 
 The made-up questions have as many hops as a sample of the run's own, their passages are as long, and the imaginary
 model behaves as was counted from recorded runs (`rehearsal.counted`): the packaged model's for the embedded one, a
@@ -45,7 +45,7 @@ _MOST_HOPS = 6
 
 @dataclass(slots=True)
 class Yield:
-    """Sums of what searched questions gave."""
+    """Sums over searched questions: their calls, rows and ends."""
 
     questions: int = 0
     calls: Counter[str] = field(default_factory=Counter)
@@ -60,11 +60,11 @@ class Yield:
 
     @property
     def calls_a_row(self) -> float:
-        """Number of calls of all purposes for each accepted row."""
+        """Return the number of calls, of all purposes, for each accepted row."""
         return self.calls.total() / max(1, self.rows.total())
 
     def add(self, rows: Sequence[Trajectory], calls: Mapping[str, int], stop: str) -> None:
-        """Add what one question gave."""
+        """Add the rows, calls and end of one question."""
         self.questions += 1
         self.calls.update(calls)
         self.rows.update(row.reflection_error or "correct" for row in rows)
@@ -101,8 +101,9 @@ def _rests_on(config: MctsRunConfig) -> str:
 async def rehearse(
     questions: Sequence[Question], config: MctsRunConfig, *, total: int
 ) -> tuple[list[StageEstimate], Yield]:
-    """Return calls, tokens and cost per stage of a run over `total` questions, of which these are a sample; and what
-    the searches of the sample gave."""
+    """Return calls, tokens and cost by stage of a run over `total` questions, of which these are a sample, and what the
+    sample's searches yielded.
+    """
     behaviour, prices, found = behaviour_of(config), config.model.prices, Yield()
     spent: dict[str, Usage] = defaultdict(Usage)
     words = round(tokens_of_passages(questions))
@@ -154,16 +155,18 @@ def _scaled(usage: Usage, factor: float, prices: Prices) -> Usage:
 
 
 def counted_of(config: MctsRunConfig) -> Counted:
-    """Return the counts of the recorded runs that are most like a run by this configuration: the packaged model's, or a
-    strong one's."""
+    """Return the counts of the recorded runs that are most similar to a run with this configuration: the packaged
+    model's, or a strong one's.
+    """
     if config.model.url == EMBEDDED:
         return read_counted("embedded")
     return read_counted("strong_corpus" if config.retrieval.scope == "corpus" else "strong")
 
 
 def behaviour_of(config: MctsRunConfig) -> Behaviour:
-    """Return the behaviour counted in those recorded runs. What a strong model said of the rows that it told, which
-    were few, is counted in all its runs: it does not depend on where the passages were found."""
+    """Return the behaviour counted in those recorded runs. A strong model's objections to rows, which are rare, are
+    counted in all its runs, since they do not depend on what was searched.
+    """
     behaviour = counted_of(config).behaviour()
     if config.model.url == EMBEDDED:
         return behaviour
@@ -173,7 +176,7 @@ def behaviour_of(config: MctsRunConfig) -> Behaviour:
 
 
 def context_of(config: MctsRunConfig, behaviour: Behaviour, model: ChainModel, words: int = 0) -> Context:
-    """Return the context of a search by this configuration in the made-up world."""
+    """Return the context of a search with this configuration in the simulated world."""
     return Context(
         run_id="rehearsal",
         model="chains",
@@ -186,8 +189,9 @@ def context_of(config: MctsRunConfig, behaviour: Behaviour, model: ChainModel, w
 
 
 async def search_one(question: Question, context: Context, config: MctsRunConfig, total: Yield) -> int:
-    """Search a question as a run does, and count it in `total`. Returns the calls of the search itself, without those
-    that tell its rows. The context's model is a `ChainModel` that was asked nothing yet."""
+    """Search a question as a run does, and add it to `total`; returns the calls of the search itself, without those
+    that word its rows. The context's model must be a `ChainModel` that was not called yet.
+    """
     caps, filters = config.generator.reflection, config.filters
     made = await generate(question, context, choose=lambda rows: choose_rows(question, rows, filters, caps))
     told, _ = await reword(question, made.chosen, context, filters)

@@ -1,4 +1,4 @@
-"""Refit the fields that follow from what a person fixed in a trajectory, and check that the row can still be trusted.
+"""Update the fields that follow from what a person fixed in a trajectory, and check that the row can still be trusted.
 
 Conversation, gold answer and rewards have to say the same. A new question goes into the conversation, a new final
 answer into its last turn. What was searched for and found stays, so an answer is taken only when the row's own searches

@@ -67,7 +67,7 @@ class PromptNames:
 
     @property
     def version(self) -> str:
-        """Hash of the texts behind these names."""
+        """Return a hash of the texts behind these names."""
         return PROMPTS.version(tuple(to_dict(self).values()))
 
 
@@ -87,7 +87,7 @@ class GeneratorConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context(RunContext):
-    """Everything that all questions of a run share."""
+    """What all questions of a run share when they are searched: model client, settings and retrieval."""
 
     config: GeneratorConfig
     retrieval: Retrieval
@@ -97,7 +97,7 @@ class Context(RunContext):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """What one question gave: its tree and all its trajectories."""
+    """What was made of one question: its search tree and all its trajectories."""
 
     tree: SearchTree
     candidates: tuple[Trajectory, ...]
@@ -109,7 +109,7 @@ class Generated:
 
     @property
     def is_solved(self) -> bool:
-        """Whether some rollout of a leaf plan is correct."""
+        """Tell whether some rollout of a leaf plan is correct."""
         return any(rollout.reward > 0 for rollout in leaf_rollouts(self.tree))
 
 
@@ -118,7 +118,7 @@ Choose = Callable[[Sequence[Trajectory]], Chosen[Trajectory]]
 
 
 def keep_all(candidates: Sequence[Trajectory]) -> Chosen[Trajectory]:
-    """Keep all candidates, without any filter."""
+    """Return a choice that keeps all candidates, without any filter."""
     return Chosen(candidates, ())
 
 
@@ -131,11 +131,11 @@ async def generate(
     worded: Question | None = None,
     keys: Sequence[str] = (),
 ) -> Generated:
-    """Search a question and tell what was found. `parallel` as in `mcts.search.search`.
+    """Search a question and word what was found as trajectories.
 
-    The search goes on until each kind of row is among those that `choose` keeps. `worded`: the question with its gold
-    sub-questions as they are to be searched (`asking`); rows are judged by the question itself. `keys`: of the calls
-    behind these words, on which its rows rest.
+    `parallel` is as in `mcts.search.search`. The search continues until each kind of row is among those that `choose`
+    keeps. `worded` is the question with its gold sub-questions as they are to be searched (`asking`); rows are judged
+    by the question itself. `keys` are those of the calls that reworded it.
     """
     searched = worded or question
     meter = Meter()
@@ -175,24 +175,22 @@ async def generate(
 
 
 def asker_for(question: Question, context: Context, meter: Meter, parallel: int) -> Asker:
-    """Return what sends a question's prompts to the model. Prompts of questions with long searches are sent first."""
+    """Return a client for a question's prompts. Prompts of questions with long searches are sent first."""
     # Long searches first; among equals, those of the tail last: they are the ones that end quickly.
     priority = 2 * expected_hops(question) + int(parallel == 1)
     return context.asker(meter, context.config.rollout.style, priority=priority)
 
 
 def expected_hops(question: Question) -> int:
-    """Return roughly how long a question's search will be: the gold decomposition's hops, else a guess by its words.
-
-    Long searches have to begin early, or the server idles while the last one runs step by step.
+    """Return roughly how many hops a question has: the gold decomposition's, else a guess by its words. Long searches
+    must begin early, or the server is idle while the last one runs step by step.
     """
     return len(question.decomposition) or max(2, len(question.question.split()) // _WORDS_PER_HOP)
 
 
 def trajectories(question: Question, tree: SearchTree, context: Context, keys: Sequence[str] = ()) -> list[Trajectory]:
     """Return the correct and reflective trajectories of a tree in a fixed order: correct ones, then by error type.
-
-    `keys`: of calls that all of them rest on.
+    `keys` are those of calls behind all of them.
     """
     told = [(rollout, None) for rollout in correct_rollouts(tree)]
     told += [(each.right, each) for each in reflections(tree, same_answer, mentions, context.config.reflection)]
@@ -263,7 +261,7 @@ def _row(
 def derive_fields(
     steps: Sequence[Step], answer: str, judge_score: float | None, question: Question, judge: JudgeOptions
 ) -> dict[str, Any]:
-    """Return the fields of a trajectory that follow from its others."""
+    """Return the fields of a trajectory that follow from its steps, its answer and the judge's score."""
     return {
         "reward": score_by_target(answer, question.golds, judged_right=judge.accepts(judge_score)),
         "follows_gold": follows_gold(steps, question),
@@ -302,7 +300,9 @@ def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunne
 
 
 def find_fault(step: Step, question: Question) -> Fault | None:
-    """Find an answer that no passage states, or that is not its gold hop's, which a passage may state."""
+    """Return what is wrong with a step's answer: no passage states it, or it is not its gold hop's. None when it is
+    fine.
+    """
     if (hop := missed_hop(step, question)) is not None:
         gold = question.decomposition[hop].answer
         return "misread" if any(supports(passage, step.query, gold) for passage in step.passages) else "missed"

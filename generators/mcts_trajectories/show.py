@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from trailforge.generators.mcts_trajectories.show_mended import mended
-from trailforge.generators.mcts_trajectories.telling.story import told_story
+from trailforge.generators.mcts_trajectories.telling.story import story_in_conversation
 from trailforge.pipelines.runs import OpenRun
 from trailforge.pipelines.show import (
     Chips,
@@ -60,7 +60,7 @@ _ROLES = {"wrong": ("wrong rollout", "wrong"), "mended": ("right rollout", "mend
 
 
 def trajectory(run: OpenRun, row: Trajectory) -> Parts:
-    """Show a row of `mcts_trajectories`."""
+    """Return a view of a row of `mcts_trajectories`."""
     chips = [*kind_chips(row), *size_chips(row)]
     tree = _tree_of(run, row.question_id)
     gold = Marked(kind="gold", answers=(row.answer, *row.answer_aliases))
@@ -79,7 +79,7 @@ def trajectory(run: OpenRun, row: Trajectory) -> Parts:
 
 
 def search_tree(run: OpenRun, tree: SearchTree) -> Parts:
-    """Show a row of `trees`."""
+    """Return a view of a row of `trees`."""
     return [*head(tree.question, tree.answer, tree.answer_aliases, None, False, _facts(tree)), _drawn(tree, {})]
 
 
@@ -91,17 +91,16 @@ def _sft(run: OpenRun, row: SftRow) -> Parts:
 
 
 def turns_of_mistake(row: Trajectory) -> dict[int, StyledText]:
-    """Return notes for the conversation: where the wrong step is asked and searched, and where it is taken back and
-    mended.
+    """Return notes for the turns of a conversation that ask and search the wrong step, take it back, and mend it.
 
-    A step's answer stands in the turn after its search. The turn after a wrong step so holds the wrong answer, the
-    reflection, and the next search; the better answer itself where the same passages are only read again.
+    A step's answer stands in the turn after its search. So the turn after a wrong step has the wrong answer, the
+    reflection and the next search, or the better answer itself where the same passages are only read again.
     """
     mistake = _mistake(row)
     turns = [number for number, message in enumerate(row.messages) if message.role == "assistant"]
     if mistake is None or mistake + 1 >= len(row.steps):
         return {}
-    story = told_story(row)
+    story = story_in_conversation(row)
     searches = story.searches()
     if mistake not in searches or len(turns) <= (asked := searches.index(mistake)) + 1:
         return {}  # `verify` says what is wrong with a conversation that is not of these steps
@@ -117,7 +116,7 @@ def turns_of_mistake(row: Trajectory) -> dict[int, StyledText]:
 
 
 def steps(found: tuple[Step, ...], gold: Marked, kinds: Mapping[int, str] | None = None) -> Grid:
-    """Show all steps, one below another. `kinds`: by place in the list, `wrong` or `mended`."""
+    """Return a table of all steps. `kinds` marks steps, by position, as `wrong` or `mended`."""
     rows = [_step(step, gold, (kinds or {}).get(place, "")) for place, step in enumerate(found)]
     return Grid(("", "sub-question and query", "answer", "passages"), rows, (0.2, 1.1, 0.6, 1.5))
 

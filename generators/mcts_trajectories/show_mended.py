@@ -42,7 +42,9 @@ _LEGEND = Note(
 
 
 def mended(row: Trajectory, tree: SearchTree | None) -> Parts:
-    """Show the mistake and what mends it. `tree`: of the row's question; without it whole rollouts are not shown."""
+    """Return a view of the mistake and of what mends it. `tree` is that of the row's question; without it, whole
+    rollouts are not shown.
+    """
     mistake = next((place for place, step in enumerate(row.steps) if step.is_mistake), None)
     if mistake is None or mistake + 1 >= len(row.steps) or row.step_pair is None or row.reflection_error is None:
         text = "This row is called reflective, but none of its steps is marked as a mistake that is mended."
@@ -138,7 +140,7 @@ def _text(step: Step, part: Aspect) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDiff:
-    """The steps of both rollouts at one position."""
+    """The steps of a wrong and a right rollout at one position, compared."""
 
     wrong: Step | None
     """The wrong rollout's step; None when that rollout has fewer steps."""
@@ -148,7 +150,7 @@ class StepDiff:
 
 
 def diff_steps(wrong: Sequence[Step], right: Sequence[Step], diverges_at: int) -> tuple[StepDiff, ...]:
-    """Align both rollouts by position. Before `diverges_at` another wording is no difference."""
+    """Compare both rollouts position by position. Before `diverges_at` another wording is no difference."""
     return tuple(
         StepDiff(wrong=bad, right=good, parts=_parts(bad, good, position < diverges_at) if bad and good else {})
         for position, (bad, good) in enumerate(zip_longest(wrong, right))
@@ -156,7 +158,9 @@ def diff_steps(wrong: Sequence[Step], right: Sequence[Step], diverges_at: int) -
 
 
 def label_of(diffs: Sequence[StepDiff], pair: StepPair, *, same_plan: bool) -> ErrorType | None:
-    """Return the error type that this diff shows, or None. `same_plan`: both are rollouts of one node."""
+    """Return the error type that this comparison shows, or None. `same_plan` says that both are rollouts of one
+    node.
+    """
     if pair.diverges_at >= len(diffs):
         return None
     diff = diffs[pair.diverges_at]
@@ -169,7 +173,7 @@ def label_of(diffs: Sequence[StepDiff], pair: StepPair, *, same_plan: bool) -> E
 
 
 def reasons(diffs: Sequence[StepDiff], pair: StepPair, *, same_plan: bool) -> list[str]:
-    """Explain the label in sentences that hold no text of the row; steps are numbered from 1."""
+    """Explain the label in sentences without any text of the row; steps are numbered from 1."""
     label, at = label_of(diffs, pair, same_plan=same_plan), pair.diverges_at
     bad, good = (diffs[at].wrong, diffs[at].right) if label else (None, None)
     if bad is None or good is None:

@@ -28,8 +28,9 @@ SEARCH, SOLVE = "search", "solve"
 
 
 def tail_of(folder: Path, settings: Settings, schedule: ScheduleConfig) -> frozenset[Question]:
-    """Return the questions that a run comes to last: they follow from the input alone, not from the clock. A small run
-    has none."""
+    """Return the questions that a run searches last, which depend on the input alone and not on the clock. A small run
+    has none.
+    """
     if settings.items < 2 * schedule.tail_questions:
         return frozenset()
     first = max(0, settings.items - schedule.tail_window)
@@ -42,7 +43,7 @@ def tail_of(folder: Path, settings: Settings, schedule: ScheduleConfig) -> froze
 
 
 def open_context(work: ModelWork, client: ModelClient) -> Context:
-    """Open what all questions share. Raises when the index is not there."""
+    """Open what all questions share. Raises an error when the index does not exist."""
     config, folder = work.config, Path(work.folder)
     settings = read_settings(folder)
     assert settings is not None
@@ -55,8 +56,9 @@ def open_context(work: ModelWork, client: ModelClient) -> Context:
 
 
 async def draw(question: Question, context: Context, config: MctsRunConfig) -> Draws[Trajectory]:
-    """Draw the trajectories of a question's search, sifted until there are enough. A question that cannot be asked is
-    set aside."""
+    """Search a question and return the trajectories found, filtered until there are enough. A question that cannot be
+    asked is dropped.
+    """
     own_paragraphs, payload = config.retrieval.searches_paragraphs, {"question_id": question.id}
     asked, asking = await prepare_question(question, context, own_paragraphs=own_paragraphs)
     if not asked.verdict.keep:
@@ -83,7 +85,7 @@ async def draw(question: Question, context: Context, config: MctsRunConfig) -> D
 
 
 def derive(rows: Sequence[Trajectory], question: Question, config: MctsRunConfig) -> list[Trajectory]:
-    """Return the rows with what follows from their answer and their steps, which `generate` has set already."""
+    """Return the rows with the fields that follow from their answer and their steps."""
     judge = config.generator.judge
     return [
         replace(row, **derive_fields(row.steps, row.final_answer, row.judge_score, question, judge)) for row in rows
@@ -91,7 +93,7 @@ def derive(rows: Sequence[Trajectory], question: Question, config: MctsRunConfig
 
 
 def choose(rows: Sequence[Trajectory], question: Question, config: MctsRunConfig) -> Chosen[Trajectory]:
-    """Choose rows by filters, and then by caps."""
+    """Choose rows by filters, and then by the caps on each kind."""
     return choose_rows(question, rows, config.filters, config.generator.reflection)
 
 
@@ -102,7 +104,7 @@ async def word(
     context: Context,
     config: MctsRunConfig,
 ) -> tuple[Chosen[Trajectory], Meter]:
-    """Have the model word chosen rows; see `choice.reword`."""
+    """Let the model word the thoughts of chosen rows; see `choice.reword`."""
     del rows
     return await reword(question, chosen, context, config.filters)
 

@@ -1,4 +1,6 @@
-"""Opens the ledger of a run: a file in its folder, or a PostgreSQL server that its workers share."""
+"""Open the ledger of a run, which stores every model reply: a file in its folder, or a PostgreSQL database shared by
+its workers.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,14 @@ _SCHEMES = ("postgresql", "postgres")
 
 
 def open_ledger(url: str, path: Path, *, run: str = "") -> Ledger:
-    """Return the ledger at a URL or, without one, in the file. Nothing is opened before the first use.
-
-    `run`: the run whose spending a shared ledger sums.
+    """Return the ledger at a URL or, without one, in the file. Nothing is opened before the first use. `run` names the
+    run whose spending a shared ledger sums.
     """
     return PostgresLedger(url, _password(), run=run) if url else SqliteLedger(path)
 
 
 async def check_ledger(url: str) -> None:
-    """Raise `OutputError` when there is no such ledger, or it refuses the connection. A file is made on first use."""
+    """Raise `OutputError` when the ledger does not exist, or refuses the connection. A file is created on first use."""
     if url:
         ledger = PostgresLedger(url, _password())
         try:

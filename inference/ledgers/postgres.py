@@ -1,4 +1,4 @@
-"""The ledger of many machines: a table in a PostgreSQL server.
+"""The ledger of runs on several machines: a table in a PostgreSQL database.
 
 A call is acknowledged once the server has committed it. The primary key decides which write came first, however many
 workers write. When the server is away for a while, reading and writing wait for it; a write that is repeated because it
@@ -99,7 +99,7 @@ class PostgresLedger:
         return f"{parts.hostname or 'local'}:{parts.port or 5432}{parts.path}"
 
     async def check(self) -> None:
-        """Raise `OutputError` at once when the server is not there or refuses the connection."""
+        """Raise `OutputError` at once when the database cannot be reached or refuses the connection."""
         try:
             await self._open()
         except InvalidInput:
@@ -112,24 +112,27 @@ class PostgresLedger:
         return await self._first(_FIND, key)
 
     async def find_complete(self, request: Request) -> Reply | None:
-        """Return a complete reply to a request of the same family, or None; see `Ledger.find_complete`."""
+        """Return a complete reply to the same request with another `max_tokens`, or None; see
+        `Ledger.find_complete`.
+        """
         return await self._first(_FIND_COMPLETE, request.family, request.sampling.max_tokens)
 
     async def put(self, request: Request, reply: Reply) -> Reply:
-        """Keep a reply; see `Ledger.put`. Raises `OutputError` when it cannot be written. Cancelling the caller does
-        not stop the write."""
+        """Store a reply; see `Ledger.put`. Raises `OutputError` when it cannot be written. Cancelling the caller does
+        not stop the write.
+        """
         write = asyncio.create_task(self._keep(request, reply))
         self._writes.add(write)
         write.add_done_callback(self._written)
         return await asyncio.shield(write)
 
     async def spent(self) -> Usage:
-        """Return the calls and tokens that the run ever paid for; see `Ledger.spent`."""
+        """Return the calls and tokens that the run has paid for so far; see `Ledger.spent`."""
         ((calls, prompt, completion),) = await self._ask(_SPENT, self._run)
         return Usage(calls=int(calls), prompt_tokens=int(prompt), completion_tokens=int(completion))
 
     async def entries(self) -> int:
-        """Return the number of calls that are kept, of all runs."""
+        """Return the number of stored calls, of all runs."""
         return (await self._ask("SELECT count(*) FROM trailforge_calls"))[0][0]
 
     async def aclose(self) -> None:

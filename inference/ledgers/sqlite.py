@@ -1,4 +1,5 @@
-"""The durable record of every model call, by content: what was answered once is never paid again.
+"""The durable record of every model call, by the content of its request: what was answered once is never paid for
+again.
 
 SQLite in WAL mode with `synchronous=NORMAL`: a committed call survives kill -9 of every process that uses the file, and
 several processes of one machine may use it at once. (A power cut may take the last commits; the file stays sound.)
@@ -36,7 +37,7 @@ _FIND_COMPLETE = f"""
 
 
 class Ledger(Protocol):
-    """A durable store of replies by the key of their request."""
+    """A durable store of replies, found by a hash of their request."""
 
     @property
     def damaged(self) -> Set[str]:
@@ -48,17 +49,19 @@ class Ledger(Protocol):
         ...
 
     async def find_complete(self, request: Request) -> Reply | None:
-        """Return a reply to a request of the same family that the model ended by itself within this request's
-        `max_tokens`, or None."""
+        """Return a reply to the same request with another `max_tokens`, if the model ended it by itself within this
+        request's limit; else None.
+        """
         ...
 
     async def put(self, request: Request, reply: Reply) -> Reply:
-        """Keep a reply, and return once it is safe. Of several replies to one key the first is kept, and that one is
-        returned."""
+        """Store a reply, and return once it is safely on disk. Of several replies to one key the first is kept, and
+        that one is returned.
+        """
         ...
 
     async def spent(self) -> Usage:
-        """Return the calls and tokens that the run ever paid for, from any process."""
+        """Return the calls and tokens that the run has paid for so far, from any process."""
         ...
 
     async def aclose(self) -> None:
@@ -103,8 +106,7 @@ class SqliteLedger:
         """The thread will look at what is waiting."""
 
     async def find(self, key: str) -> Reply | None:
-        """Return the reply to an earlier call, or None. It is read on the calling thread, which is faster than handing
-        over."""
+        """Return the reply to an earlier call, or None."""
         return self.get(key)
 
     def get(self, key: str) -> Reply | None:
@@ -112,11 +114,13 @@ class SqliteLedger:
         return self._first(_FIND, key)
 
     async def find_complete(self, request: Request) -> Reply | None:
-        """Return a complete reply to a request of the same family, or None; see `Ledger.find_complete`."""
+        """Return a complete reply to the same request with another `max_tokens`, or None; see
+        `Ledger.find_complete`.
+        """
         return self._first(_FIND_COMPLETE, request.family, request.sampling.max_tokens)
 
     async def put(self, request: Request, reply: Reply) -> Reply:
-        """Keep a reply; see `Ledger.put`. Raises `OutputError` when it cannot be written."""
+        """Store a reply; see `Ledger.put`. Raises `OutputError` when it cannot be written."""
         self._open()
         loop = asyncio.get_running_loop()
         length = least_length(reply, request.sampling.max_tokens)
@@ -128,7 +132,7 @@ class SqliteLedger:
         return await write.kept
 
     def entries(self) -> int:
-        """Return the number of calls that are kept."""
+        """Return the number of stored calls."""
         with self._reading() as connection:
             return connection.execute("SELECT count(*) FROM calls").fetchone()[0]
 
@@ -141,7 +145,7 @@ class SqliteLedger:
         return Usage(calls=calls, prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached)
 
     def damage(self) -> str | None:
-        """Return what SQLite finds wrong with the file, in a line; None when it is sound. Reads the whole file."""
+        """Return in one line what SQLite finds wrong with the file; None when it is sound. Reads the whole file."""
         try:
             found = self._open().execute("PRAGMA quick_check(1)").fetchone()[0]
         except sqlite3.DatabaseError as error:

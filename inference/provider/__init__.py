@@ -1,4 +1,6 @@
-"""Differences between OpenAI-compatible servers: parameters, replies, finish reasons, errors, pace and URLs."""
+"""Handle the differences between OpenAI-compatible servers: parameters, replies, finish reasons, errors, rate limits
+and URLs.
+"""
 
 from typing import TYPE_CHECKING
 

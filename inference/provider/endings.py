@@ -1,4 +1,6 @@
-"""Finish reasons of replies: which of them say that the model ended its reply, by each provider's documentation."""
+"""Interpret the finish reasons of replies: which of them say that the model ended its reply, by each provider's
+documentation.
+"""
 
 from __future__ import annotations
 
@@ -85,8 +87,9 @@ _ENDINGS: dict[str, Ending] = {
 
 
 def read_ending(reason: str) -> Ending:
-    """Return how a reply of this finish reason ended. Without one (`null`) it counts as whole, since some servers give
-    none."""
+    """Return how a reply with this finish reason ended. Without one (`null`) it counts as complete, since some servers
+    give none.
+    """
     # `content_filter: SAFETY` and `FinishReason.STOP` are Gemini's behind gateways.
     reason = reason.strip().casefold().partition(":")[0].rpartition(".")[2].removeprefix("finish_reason_")
     return _ENDINGS.get(reason, "unknown") if reason and reason not in ("null", "none", "unspecified") else "whole"

@@ -1,4 +1,4 @@
-"""One model server behind an OpenAI-compatible URL: sends requests, reads replies, and classifies failures."""
+"""Connect to one model server behind an OpenAI-compatible URL: send requests, read replies, and classify failures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MOST_NAMES = 8
 
 @dataclass(slots=True)
 class Failure(Exception):
-    """A request got no reply, while others of the same form may get one."""
+    """An error for a request that got no reply, while others of the same form may get one."""
 
     kind: Literal["limited", "overloaded", "failed", "refused"]
     """Kind of failure. `limited`: the server limits the rate of requests. `overloaded`: the server has too much load.
@@ -70,14 +70,13 @@ class Endpoint:
         """Replies of which we counted tokens, because the server did not say them, or said what cannot be."""
 
     def open(self) -> None:
-        """Prepare for sending, which takes a moment the first time and therefore comes before anything is timed."""
+        """Set up the connection, which takes a moment the first time and should come before anything is timed."""
         self._wire.open()
 
     async def exchange(self, request: Request) -> Reply:
-        """Send a request once.
-
-        Raises `Failure`, which may concern this request alone; `ContextOverflow`, which does; `OutOfCredit`, or another
-        `ProviderError` that all requests to this server would meet.
+        """Send a request once and return the reply. Raises `Failure`, which may concern this request alone;
+        `ContextOverflow`, which does; `OutOfCredit`, or another `ProviderError` that every request to this server would
+        meet.
         """
         is_text = isinstance(request.prompt, str)
         try:
@@ -158,13 +157,13 @@ class Endpoint:
         return self.unavailable(f"no reply after {attempts} attempts ({failure.why})")
 
     def unavailable(self, what: str, mend: str = "start it (or use --model embedded)") -> ServerUnavailable:
-        """Return the error for a server that does not answer, or keeps failing."""
+        """Return the error for a server that does not answer, or keeps failing; `mend` says what the user can do."""
         return ServerUnavailable(f"model server {self.url}: {what}; {mend}, then run the same command again")
 
     async def _knock(self) -> None:
         """Send a request without anything in it, which costs nothing: what is refused for that can be asked.
 
-        Raises as `models`.
+        Raises what `models` raises.
         """
         for path in ("/chat/completions", "/completions"):
             try:

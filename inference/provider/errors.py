@@ -1,4 +1,4 @@
-"""Reads the error messages of model servers: the server's own sentence, and the kind of error.
+"""Read the error messages of model servers: the server's own sentence, and the kind of error.
 
 Servers say it in a dozen shapes, under any status, also inside a 200. Kinds are told apart by codes first, then by the
 status, then by words. The words only name the kind: whether one prompt or the whole server is refused is found out by
@@ -151,7 +151,7 @@ _PAGE = 4_000
 
 @dataclass(frozen=True, slots=True)
 class ServerError:
-    """An error that a server reported."""
+    """An error that a model server reported: the kind of error, and the server's own sentence."""
 
     kind: Kind
     status: int
@@ -167,7 +167,9 @@ class ServerError:
 
     @property
     def mend(self) -> str:
-        """Return how to leave out or rename the parameter that the server does not take; empty for any other error."""
+        """Return how the user can leave out or rename the parameter that the server rejects; empty for any other
+        error.
+        """
         if self.kind != "parameter":
             return ""
         if self.parameter == "stream":
@@ -180,7 +182,7 @@ class ServerError:
 
 
 def read_error(status: int, content: bytes | Mapping[str, Any] | list[Any]) -> ServerError:
-    """Read a server's error. `content`: its body, or the error found inside a reply of status 200."""
+    """Read a server's error from its body, or from the error found inside a reply with status 200."""
     body, sentences = _parsed(content)
     codes: set[str] = set()
     if body is not None:
@@ -196,7 +198,7 @@ def read_error(status: int, content: bytes | Mapping[str, Any] | list[Any]) -> S
 
 
 def has_words(body: Any) -> bool:
-    """Tell whether a body holds a sentence about an error."""
+    """Tell whether a body contains a sentence about an error."""
     return bool(_found(body)[0])
 
 
@@ -253,7 +255,7 @@ def _parsed(content: bytes | Mapping[str, Any] | list[Any]) -> tuple[Any, list[s
 
 
 def read_page(page: str) -> list[str]:
-    """Return title and text of an HTML page, or a plain text as it is."""
+    """Return title and text of an HTML page, or a plain text unchanged."""
     page = page[:_PAGE]
     title = _TITLE.search(page)
     parts = [title[1] if title else "", _TAGS.sub(" ", page)]

@@ -1,4 +1,4 @@
-"""A turn of a conversation as OpenAI-compatible servers are sent it."""
+"""Write the turns of a conversation in the form in which OpenAI-compatible servers take them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def chat_message(turn: ChatTurn | NativeMessage) -> dict[str, Any]:
-    """A turn in OpenAI's form; what has no tools is role and content alone."""
+    """Return a turn in OpenAI's form; one without tools has only role and content."""
     message: dict[str, Any] = {"role": turn.role, "content": turn.content}
     if turn.reasoning:
         message["reasoning_content"] = turn.reasoning

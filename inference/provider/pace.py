@@ -1,6 +1,5 @@
-"""Learns how many calls at a time, and how many a second, a server takes, from the calls that it refuses.
-
-It only computes; callers pass the time in seconds on any clock.
+"""Learn from refused calls how many calls at a time, and how many a second, a server accepts; callers pass the time in
+seconds on any clock.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ _REMEMBERED = 4096
 
 
 class CallWindow:
-    """The number of calls that may be under way: it grows by addition and is cut by multiplication, at most once a
+    """The number of calls that may be under way, which grows by addition and is cut by multiplication, at most once a
     round trip.
 
-    A server that refuses time and again when as many are under way has that many slots, and is not too fast asked. Then
-    all of them are used, and one more is tried at growing intervals.
+    A server that refuses again and again when the same number is under way has that many slots, and is not asked too
+    fast. Then all of them are used, and one more is tried at growing intervals.
     """
 
     def __init__(self, most: int) -> None:
@@ -87,7 +86,7 @@ class CallWindow:
 
 @dataclass(slots=True)
 class Spell:
-    """The calls that were sent between two refusals, pauses left out."""
+    """The calls that were sent between two refusals, not counting pauses."""
 
     refused_before: float
     """Time of the refusal before this spell; infinitely early for the first spell."""
@@ -101,7 +100,7 @@ class Spell:
 
     @property
     def admitted(self) -> int:
-        """Return the number of calls that the server took."""
+        """Return the number of calls that the server accepted."""
         return self.sent - self.refused
 
     @property
@@ -110,10 +109,12 @@ class Spell:
         return self.times[-1] - self.began if self.sent else 0.0
 
     def steepest(self, reserve: int, until: float) -> float:
-        """Return the highest rate at which calls were taken beyond a reserve, from any moment up to `until`.
+        """Return the highest rate at which calls were accepted beyond a reserve (the size of a token bucket), from any
+        moment up to `until`.
 
-        A server of that reserve permits no less, and no more if the reserve was full at that moment and empty then. A
-        mean of the whole spell is too low: where less was sent than permitted, the reserve ran over.
+        A server with that reserve permits at least this rate, and no more if the reserve was full at that moment and
+        empty then. The mean of the whole spell would be too low: where fewer calls were sent than permitted, the
+        reserve ran over.
         """
         before = [at for at in self.times if at < until]
         spans = ((n - reserve, until - at) for n, at in enumerate(reversed(before), 1))
@@ -121,12 +122,11 @@ class Spell:
 
 
 class Pacer:
-    """Spaces sends so that a limit on the rate is used and not run into.
+    """Spaces calls in time so that a server's rate limit is used but not exceeded.
 
-    Nothing is spaced until a server refuses. A server is taken to keep a reserve that fills at the permitted rate up to
-    a size (a token bucket; a fixed window is near enough): what went through at once before the first refusal was the
-    reserve, what goes through after it beyond the reserve is the rate. The estimate grows slowly, then faster and
-    faster, so that a limit that was raised, or was none, is found out.
+    Nothing is spaced until a server refuses. The server is modelled as a token bucket: what went through at once before
+    the first refusal was its reserve, what goes through beyond that is its rate. The estimate grows slowly, then
+    faster, so that a limit that was raised or removed is noticed.
     """
 
     def __init__(self, now: float) -> None:
@@ -175,7 +175,9 @@ class Pacer:
         return spell
 
     def refused(self, now: float, spell: Spell, sent_at: float) -> None:
-        """Record that a limit refused a call of this spell. A pause must follow, in which the reserve fills."""
+        """Record that a rate limit refused a call of this spell. The caller must then pause, in which the reserve
+        fills.
+        """
         spell.refused += 1
         if spell is self._spell:
             self._rate_at_refusal, self._seen = self.rate(now), spell.steepest(self._reserve, sent_at)

@@ -1,4 +1,4 @@
-"""Form of a request for servers that do not take OpenAI's original one."""
+"""Adapt requests to servers that do not accept OpenAI's original form."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ _WANTS_STREAM = re.compile(
 
 
 def find_parameter(named: Iterable[str], text: str) -> str:
-    """Return the parameter that an error is about: one named in its fields, or in words that complain of one; else
-    empty."""
+    """Return the parameter that an error is about, by its fields or by words that complain of one; empty for none."""
     if found := [name for each in named if (name := _ALIASES.get(each, each)) in _NAMED]:
         return found[-1]
     if _WANTS_STREAM.search(text):
@@ -61,8 +60,11 @@ def _is_named(name: str, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """How requests are written and finish reasons read for one server. What is left out is part of a call's key in the
-    ledger, since it may change the reply; how the rest is called, and whether replies come as a stream, is not."""
+    """Settings of how requests are written and finish reasons read for one server.
+
+    Omitted parameters are part of a call's key in the ledger, since they may change the reply; renamed ones, and
+    whether replies are streamed, are not.
+    """
 
     stream: bool = False
     """Ask for replies as event streams, for servers that send nothing else."""
@@ -81,7 +83,9 @@ class Parameters:
                 raise InvalidInput(f"{unknown[0]!r} is never sent; choose of {', '.join(KNOWN)}", field=setting)
         sent = [self.rename.get(name, name) for name in KNOWN if name not in self.omit]
         if twice := next((name for name in sent if sent.count(name) > 1 or name in ("model", "messages")), None):
-            raise InvalidInput(f"two parameters would be called {twice!r}", field="rename")
+            raise InvalidInput(
+                f"two parameters would be called {twice!r}; rename one of them otherwise", field="rename"
+            )
 
     @property
     def reply_settings(self) -> dict[str, Any]:
@@ -98,14 +102,17 @@ class Parameters:
         return tuple(sorted({name for name in self.omit if name != _STREAMED}))
 
     def shape(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the body of a request as this server needs it. A null, which `extra_body` may hold, leaves a parameter
-        out, too."""
+        """Return the body of a request as this server needs it. A null, which `extra_body` may contain, omits a
+        parameter, too.
+        """
         streamed = {"stream": True, _STREAMED: {"include_usage": True}} if self.stream else {}
         sent = {**body, **streamed}
         left_out = {*self.omit, *(name for name in KNOWN if sent.get(name, ...) is None)}
         return {self.rename.get(name, name): value for name, value in sent.items() if name not in left_out}
 
     def read_reason(self, reason: str) -> str:
-        """Translate a finish reason into OpenAI's words where the settings declare it; return any other as it came."""
+        """Translate a finish reason into OpenAI's words where the settings declare it; other reasons are returned
+        unchanged.
+        """
         ending = self.finish_reasons.get(reason)
         return reason if ending is None else "stop" if ending == "whole" else "length"

@@ -1,4 +1,4 @@
-"""Reads the bodies of replies: texts or parts, thoughts in any of six fields, whole bodies or event streams."""
+"""Read the bodies of replies: texts or parts, thoughts in any of six fields, whole bodies or event streams."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read_body(content: bytes, kind: str) -> Any:
 
 
 def find_error(body: Any) -> Any:
-    """Return the error in a body of a successful status; None for a reply, and for a body that holds nothing known."""
+    """Return the error in a body with a successful status; None for a reply, and for a body in no known form."""
     if isinstance(body, list) and body and isinstance(body[0], dict):
         body = body[0] if "error" in body[0] else body
     if not isinstance(body, dict):

@@ -1,4 +1,4 @@
-"""Checks URLs of servers: none may hold an API key, since URLs are kept, shown and published."""
+"""Check URLs of servers: none may contain an API key, since URLs are stored, shown and published."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _LINK = re.compile(r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*+://[^\s\"'<>\\]{1,10000}"
 
 
 def find_key(url: str) -> str | None:
-    """Describe where a URL holds a key, without repeating it; None where it holds none.
+    """Describe where a URL contains a key, without repeating it; None where it contains none.
 
-    A key is what stands before the host, what a parameter is called that keys have the name of, what looks as
-    providers' keys do, and in a parameter any 32 characters in which letters and digits are mixed.
+    A key is anything before the host; a parameter with a name that keys usually have; text in the form of a known
+    provider's keys; and, in a parameter, any 32 characters in which letters and digits are mixed.
     """
     if _USER.match(url) or _BARE_USER.match(url):
         return "before the host"
@@ -66,7 +66,7 @@ def check_server_url(url: str, field: str | None, mend: str = f"set {KEY_VARIABL
 
 
 def without_key(url: str) -> str:
-    """Return a URL of an earlier run with any key left out."""
+    """Return a URL of an earlier run with any key removed."""
     if find_key(url) is None:
         return url
     start, *parts = re.split(r"(?=[?#&;])", _USER.sub(r"\1", url))

@@ -1,4 +1,4 @@
-"""HTTP with one server: returns a whole answer within limits of time and size, or says why there is none.
+"""HTTP with one server: return a whole answer within limits of time and size, or say why there is none.
 
 Connections, TLS, proxies and headers are those of the openai package with its aiohttp back end. Its typed layer, which
 costs more than all the rest of a call, is left out: requests and answers are bytes here. Its version 3 speaks through
@@ -38,7 +38,7 @@ KEY_VARIABLES = ("TRAILFORGE_API_KEY", "OPENAI_API_KEY")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer of a server, whatever its status."""
+    """An HTTP answer of a server, whatever its status."""
 
     status: int
     headers: Mapping[str, str]
@@ -56,11 +56,11 @@ class Answer:
 
 
 class Unanswered(Exception):
-    """The server sent nothing, or not all of it in time."""
+    """The error for a server that sent nothing, or not all of its answer in time."""
 
 
 class Untaken(Exception):
-    """The server's answer is too large, or in a form that is not read."""
+    """The error for a server's answer that is too large, or in an unknown form."""
 
 
 class Wire:
@@ -206,7 +206,7 @@ _compressors = threading.local()
 
 
 class LedgerEntry(NamedTuple):
-    """A call as the ledger keeps it."""
+    """A call as the ledger stores it."""
 
     reply: Reply
     family: str
@@ -216,7 +216,7 @@ class LedgerEntry(NamedTuple):
 
 
 def pack(request: Request, reply: Reply) -> bytes:
-    """Serialise request and reply as they are kept. Raises `OutputError` for token counts that no ledger takes."""
+    """Serialise request and reply for the ledger. Raises `OutputError` for token counts that no ledger takes."""
     import zstandard
 
     for name in (*_COUNTS, "cached_tokens"):
@@ -235,9 +235,8 @@ def pack(request: Request, reply: Reply) -> bytes:
 
 
 def unpack(key: str, blob: object) -> LedgerEntry | None:
-    """Restore what `pack` serialised; None when it is damaged.
-
-    An invalid token count, which earlier versions kept as servers sent it, is estimated from the text.
+    """Restore what `pack` serialised; None when it is damaged. An invalid token count, which earlier versions stored as
+    servers sent it, is estimated from the text.
     """
     try:
         content = _content(blob)
@@ -262,9 +261,10 @@ def unpack(key: str, blob: object) -> LedgerEntry | None:
 
 
 def is_complete(reply: Reply) -> bool:
-    """Tell whether the model ended the reply, and a longer `max_tokens` would not have changed it. A reply with nothing
-    beside its thoughts is not complete, so that a later request for cut replies, once the server is mended, asks for it
-    again."""
+    """Tell whether the model ended the reply, so that a longer `max_tokens` would not have changed it.
+
+    A reply with nothing beside its thoughts is not complete, so that a later request for cut replies asks for it again.
+    """
     if reply.tool_calls:
         return reply.finish_reason in ("stop", TOOL_CALLS)
     return reply.finish_reason == "stop" and bool(reply.text.strip() or not reply.reasoning.strip())
@@ -311,7 +311,7 @@ def key_variable() -> str | None:
 
 
 def api_key() -> str | None:
-    """Return the key, without the blanks around it; None when there is none."""
+    """Return the API key, without white space around it; None when there is none."""
     name = key_variable()
     return os.environ[name].strip() if name else None
 
@@ -325,5 +325,5 @@ def first_line(text: str) -> str:
 
 
 def is_sendable(key: str) -> bool:
-    """Tell whether a key can stand in a header; a key that cannot was pasted wrongly."""
+    """Tell whether a key can be sent in an HTTP header; if not, it was pasted wrongly."""
     return key.isascii() and key.isprintable()

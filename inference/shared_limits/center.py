@@ -1,4 +1,4 @@
-"""The center of limits that hold over several processes: it grants what each of them may send and spend.
+"""The center of limits that several processes share: it grants each of them what it may send and spend.
 
 It decides by the very `Throttle` and `Budget` that a process uses alone. A process reaches it by messages, which a
 transport carries in both directions, in order. A process that sends nothing for `LEASE_S` is lost. Its permits are free
@@ -60,7 +60,7 @@ class _Member:
 
 
 class Center:
-    """Grants calls to processes. Use it on one event loop."""
+    """Grants calls to the processes that share limits. Use it on one event loop."""
 
     def __init__(self, limits: Limits, send: Callable[[str, list[Message]], None]) -> None:
         """`send`: carries messages to a process, by its name."""
@@ -75,7 +75,7 @@ class Center:
         self._replied_at = 0.0
 
     def handle(self, name: str, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Handle the messages that a process has sent."""
+        """Handle the messages that a process has sent to the center."""
         now = asyncio.get_running_loop().time()
         self._end_leases(now)
         member = self._members.setdefault(name, _Member(now, self._lost[name]))
@@ -84,7 +84,7 @@ class Center:
             self._handle(name, member, message, now)
 
     def lose(self, name: str) -> None:
-        """Free what a process holds that has gone."""
+        """Free what a process holds that has ended."""
         member = self._members.pop(name, None)
         if member is None:
             return
@@ -97,7 +97,7 @@ class Center:
         self._orphans += [(member.heard_at + LEASE_S, held) for held in member.held.values()]
 
     def close(self) -> None:
-        """The limits end with the run: whoever waits is answered no more."""
+        """End the limits with the run; processes that still wait get no answer."""
         for member in self._members.values():
             for task in member.waiting.values():
                 task.cancel()
@@ -105,15 +105,15 @@ class Center:
             held.ended.set()
 
     def orphans(self) -> list[str]:
-        """Return the keys of calls for which lost processes had set something aside, and which they can no longer
-        keep."""
+        """Return the keys of calls that lost processes had budgeted for and can no longer store."""
         now = asyncio.get_running_loop().time()
         self._end_leases(now)
         return sorted({held.key for due, held in self._orphans if now >= due})
 
     def resolve(self, kept: Mapping[str, Usage | None]) -> None:
-        """Settle orphaned calls. `kept`: by key what the call has used; None: it was not kept, so its share is free
-        again."""
+        """Settle the calls of lost processes. `kept` has by key what the call used; None means that it was not stored,
+        so its share of the budget is free again.
+        """
         for due, held in self._orphans[:]:
             if held.key in kept:
                 self._orphans.remove((due, held))

@@ -1,4 +1,4 @@
-"""A process's end of limits that it shares with others: what a `ModelClient` uses in place of its own.
+"""A process's end of limits that it shares with others, which a `ModelClient` uses in place of limits of its own.
 
 `LimitsLink` carries what is asked to the center and back, and knows whether the center may take this process for lost.
 """
@@ -38,8 +38,8 @@ class _Asked:
 class LimitsLink:
     """A process's end of the connection to a center. Use it on one event loop.
 
-    The center's lease begins when it hears of this process, which is after what it answers was sent. So the sending of
-    what was answered, and nothing else, tells this process how long it is not taken for lost.
+    The center regards a process as lost when it hears nothing for the length of a lease, which begins when a message
+    arrives there. So a process counts the time from when it sent a message that was answered.
     """
 
     def __init__(self, limits: Limits, send: Callable[[list[Message]], None]) -> None:
@@ -58,13 +58,15 @@ class LimitsLink:
         self.troubles: list[str] = []
 
     def holds(self, lease: int) -> bool:
-        """Tell whether the center certainly has not taken this process for lost since it granted something on that
-        lease."""
+        """Tell whether the center certainly has not regarded this process as lost since it granted something on that
+        lease.
+        """
         return lease == self._lease and asyncio.get_running_loop().time() - self._leased_at < LEASE_S - _SPARE_S
 
     async def ask(self, op: str, undo: Message, **more: Any) -> tuple[int, Mapping[str, Any]]:
-        """Send a request to the center; return its number and what is granted. `undo`: sent if the result is no longer
-        wanted."""
+        """Send a request to the center; returns its number and what is granted. `undo` is sent if the result is no
+        longer wanted.
+        """
         self._begin()
         number, loop = next(self._numbers), asyncio.get_running_loop()
         asked = _Asked(loop.time(), {"op": op, "id": number, **more}, {**undo, "id": number}, loop.create_future())
@@ -131,7 +133,11 @@ class LimitsLink:
             self._unanswered += 1
             await asyncio.sleep(_BEAT_S)
             if self._unanswered * _BEAT_S >= LEASE_S - _SPARE_S:
-                self.give_up(ClusterError(f"nothing was heard of the scheduler for {LEASE_S - _SPARE_S:g} s"))
+                self.give_up(
+                    ClusterError(
+                        f"nothing was heard of the scheduler for {LEASE_S - _SPARE_S:g} s; look whether it runs"
+                    )
+                )
 
     def _renew(self, lease: int, at: float) -> None:
         """What was sent then was answered. A center that had lost this process has forgotten what it was asked for."""
@@ -155,8 +161,9 @@ class _SharedPermit(Permit):
 
 
 class SharedThrottle(Throttle):
-    """A throttle that asks a center for permission to send. It watches itself whether this process still gets
-    replies."""
+    """A throttle that asks a center for permission to send; whether this process still gets replies, it watches
+    itself.
+    """
 
     def __init__(self, link: LimitsLink, on_stall: Callable[[Stalled], None]) -> None:
         super().__init__(link.limits.urls, link.limits.throttle, on_stall)
@@ -232,7 +239,7 @@ class SharedBudget(Budget):
 
     @asynccontextmanager
     async def reserved(self, request: Request) -> AsyncIterator[Reservation]:
-        """Set a call's worst case aside within the block; see `Budget.reserved`."""
+        """Set a call's worst case aside for a `with` block; see `Budget.reserved`."""
         worst = worst_case(request)
         if not self._link.limits.caps:
             yield Reservation(worst)

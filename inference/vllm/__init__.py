@@ -1,4 +1,4 @@
-"""Starts, watches and measures a vLLM server."""
+"""Start, watch and measure a vLLM server."""
 
 from typing import TYPE_CHECKING
 

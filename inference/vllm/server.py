@@ -1,4 +1,4 @@
-"""Starts vLLM from the `server` section of a preset: its command, its environment, its figures.
+"""Start vLLM from the `server` section of a preset: its command, its environment, its figures.
 
 It cannot share our environment (it wants a FastAPI that Prefect refuses), so it has one of its own, and our paths do
 not leak into it.
@@ -122,7 +122,7 @@ class VllmServer(LocalServer):
 
     @property
     def command(self) -> list[str]:
-        """Return the command that starts the server."""
+        """Return the command that starts the server, as a list of arguments."""
         return [*_program(self._config), *vllm_arguments(self._config, self._name)]
 
     @property
@@ -141,8 +141,9 @@ class VllmServer(LocalServer):
         self._healthy_at = time.monotonic()
 
     def raise_if_hung(self) -> None:
-        """Raise `ServerUnavailable` where `/health` has not answered for `silence_s`, in which it is asked a few
-        times."""
+        """Raise `ServerUnavailable` where `/health` has not answered for `silence_s` seconds, in which it is asked a
+        few times.
+        """
         if time.monotonic() < self._ask_at:
             return
         is_healthy = self.is_healthy(within_s=_HEALTHY_WITHIN_S)
@@ -166,10 +167,8 @@ class VllmServer(LocalServer):
 
 
 def serve(config: VllmConfig, name: str, log: Path | None, tell: Callable[[str], None]) -> None:
-    """Run the server in the foreground until Ctrl-C.
-
-    Raises `ServerUnavailable` when it does not come up, ends by itself, or no longer answers: it is ended then, and a
-    service manager can start it again.
+    """Run the server in the foreground until Ctrl-C. Raises `ServerUnavailable` when it does not start, ends by itself,
+    or no longer answers; in the last case it is stopped, so that a service manager can restart it.
     """
     log = log or _new_log()
     server = VllmServer(config, name, log)
@@ -210,7 +209,9 @@ def vllm_arguments(config: VllmConfig, name: str) -> list[str]:
 
 
 def server_environment(variables: tuple[str, ...], ours: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the current environment without variables that concern this Python, with those of the section added."""
+    """Return the current environment without variables that concern this Python, and with those of the preset's
+    section.
+    """
     kept = {name: value for name, value in ours.items() if name not in _OURS_ALONE}
     return kept | _QUIET | dict(text.split("=", 1) for text in variables)
 
@@ -293,7 +294,7 @@ def _refuse_taken(host: str, port: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmMetrics:
-    """State of a server at one moment, and its counts since it started, summed over its engines."""
+    """State of a server at one moment, and its counters since it started, summed over its engines."""
 
     running: int
     """Number of requests that are being answered."""

@@ -1,4 +1,4 @@
-"""Runs a server's command for as long as standard input lasts: `python supervisor.py COMMAND …`.
+"""Run a server's command for as long as standard input is open: `python supervisor.py COMMAND …`.
 
 The pipe closes when the process that holds its other end stops or dies, however it died, so the command never outlives
 it. What the command starts itself ends with it: all of it is one process group. Imports nothing of ours: it is run by

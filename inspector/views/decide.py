@@ -1,5 +1,6 @@
-"""Show row after row for decisions: the row on the left, what a person says of it on the right. Each decision is
-logged at once."""
+"""Show rows one after the other for decisions: the row on the left, the person's decision on the right. Each decision
+is logged at once.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +12,16 @@ from typing import Any
 
 import streamlit as st
 
-from trailforge.curation import LOG, Merged, Stance, TableGuide, collect_stances, merge, of_run, read_decisions
+from trailforge.curation import LOG, LatestDecision, Merged, TableGuide, latest_decisions, merge, of_run, read_decisions
 from trailforge.inspector import deciding as queues
 from trailforge.inspector.deciding import Curation, decide, make_fix
 from trailforge.inspector.showing import describe, product_of, show_of
-from trailforge.inspector.views import desk as desks
-from trailforge.inspector.views.desk import Desk, button, desk_of_session
+from trailforge.inspector.views import visit as visits
 from trailforge.inspector.views.drawing import Canvas, draw
 from trailforge.inspector.views.fixing import Fixing, show_fix
 from trailforge.inspector.views.overview import show_agreement
 from trailforge.inspector.views.picking import ARRIVED, ROW, TABLE, ask_search, offer_like, search_table
+from trailforge.inspector.views.visit import DecideVisit, button, visit_of_session
 from trailforge.inspector.visible_text import escape_text, visible
 from trailforge.pipelines import Place
 from trailforge.pipelines.runs import OpenRun
@@ -35,7 +36,7 @@ STYLE = """
 .decision { font-size: .8rem; opacity: .85; overflow-wrap: anywhere; margin: .15rem 0; }
 .decision.accept b { color: #2e9e5b; } .decision.reject b { color: #d1453b; } .decision.fix b { color: #2a6fdb; }
 """
-STYLE += desks.STYLE
+STYLE += visits.STYLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class _Seat:
 
     run: OpenRun
     curation: Curation
-    desk: Desk
+    visit: DecideVisit
     wanted: queues.Wanted
     who: str
     last: Place | None
@@ -55,7 +56,7 @@ class _Seat:
     uid: str
     number: int
     """In the table; -1 for none."""
-    stance: Stance | None
+    stance: LatestDecision | None
     """What this person has decided on the row."""
 
 
@@ -64,7 +65,7 @@ class _Log:
     """All that was said of a run, and what holds."""
 
     decisions: tuple[Decision, ...]
-    stances: tuple[Stance, ...]
+    stances: tuple[LatestDecision, ...]
     merged: Merged
 
 
@@ -83,15 +84,15 @@ def show(run: OpenRun, curation: Curation) -> None:
 
 
 def _show_rows(run: OpenRun, curation: Curation, log: _Log) -> None:
-    desk, tables = desk_of_session(), _tables(run, curation)
+    visit, tables = visit_of_session(), _tables(run, curation)
     if not tables:
         st.info("No table has rows to decide on.")
         return
-    if desk.again and desk.again[0] in tables:
-        st.session_state[_CHOSEN_TABLE] = desk.again[0]
+    if visit.again and visit.again[0] in tables:
+        st.session_state[_CHOSEN_TABLE] = visit.again[0]
     with st.container(horizontal=True, vertical_alignment="bottom"):
         who = _who(curation)
-        wanted = _wanted(run, curation, tables, desk, who) if who else None
+        wanted = _wanted(run, curation, tables, visit, who) if who else None
     if wanted is None:
         st.info("Give your name first: decisions are kept under it, and agreement is counted between names.")
         return
@@ -99,15 +100,15 @@ def _show_rows(run: OpenRun, curation: Curation, log: _Log) -> None:
         search_table(run, wanted.table, wanted.words)
     numbers = queues.queue(run, wanted, who, log.stances, log.merged)
     _show_progress(run, wanted, who, log, len(numbers))
-    desk.place = max(0, min(desk.place, len(numbers) - 1))
-    number = run.find(*desk.again) if desk.again and desk.again[0] == wanted.table else None
+    visit.place = max(0, min(visit.place, len(numbers) - 1))
+    number = run.find(*visit.again) if visit.again and visit.again[0] == wanted.table else None
     if number is None and len(numbers):
-        number = int(numbers[desk.place])
+        number = int(numbers[visit.place])
     row = {} if number is None else run.row(wanted.table, number)
     uid = "" if number is None else row[run.key_of(wanted.table)]
     seat = _Seat(
-        run=run, curation=curation, desk=desk, wanted=wanted, who=who, last=_decided_last(run, tables, log, who),
-        seat=desk.sit(wanted.table, uid, who), row=row, uid=uid, number=-1 if number is None else number,
+        run=run, curation=curation, visit=visit, wanted=wanted, who=who, last=_decided_last(run, tables, log, who),
+        seat=visit.sit(wanted.table, uid, who), row=row, uid=uid, number=-1 if number is None else number,
         stance=_stance(log, (wanted.table, uid), who),
     )  # fmt: skip
     if number is None:
@@ -118,28 +119,28 @@ def _show_rows(run: OpenRun, curation: Curation, log: _Log) -> None:
 
 def _show_seat(seat: _Seat, count: int, decisions: Sequence[Decision]) -> None:
     st.query_params.update({TABLE: seat.wanted.table, ROW: seat.uid})
-    desks.listen()
+    visits.listen()
     left, right = st.columns([3, 1.15], gap="medium")
-    where = "Shown again" if seat.desk.again else f"Row {seat.desk.place + 1:,} of {count:,} in this list"
+    where = "Shown again" if seat.visit.again else f"Row {seat.visit.place + 1:,} of {count:,} in this list"
     in_table = f"number {seat.number + 1:,} of {seat.wanted.table}"
     left.caption(f"{where} · {in_table} · `{visible(seat.uid)}` · keys: `?`")
     change = left.container()
     with left, st.container(height=_HEIGHT, key="decide_row"):
-        desks.mark(seat.desk, "from")
+        visits.mark(seat.visit, "from")
         canvas = Canvas(
             seat.run, seat.wanted.table, f"decide.{seat.wanted.table}.{seat.uid}", texts_of(seat.wanted.words)
         )
         draw(describe(seat.run, seat.wanted.table, seat.number), canvas)
-        desks.mark(seat.desk, "to")
+        visits.mark(seat.visit, "to")
     with right, st.container(key="decide_choices"):
-        desks.show_notes(seat.desk)
+        visits.show_notes(seat.visit)
         _show_steps(seat, count)
         _show_back(seat)
         _show_guidelines(seat.wanted.guide)
         _show_choices(seat)
         _show_fix(seat, change)
         if can_compare(seat.run, seat.wanted.table):
-            offer_like("decide.words", seat.uid, partial(_go, seat.desk, 0))
+            offer_like("decide.words", seat.uid, partial(_go, seat.visit, 0))
         _show_decisions(seat, decisions)
 
 
@@ -162,7 +163,7 @@ def _arrive(run: OpenRun, curation: Curation) -> None:
         return
     for table in curation.tables:
         if asked in (None, table) and run.find(table, uid) is not None:
-            desk_of_session().again = table, uid
+            visit_of_session().again = table, uid
             return
     st.warning("The row of this address is not in this run, or people do not decide on rows of its table.")
 
@@ -174,7 +175,7 @@ def _show_nothing(seat: _Seat) -> None:
     else:
         st.success("Nothing is left in this list. Choose another one above.")
     with st.columns([1.15, 3])[0]:
-        desks.show_notes(seat.desk)
+        visits.show_notes(seat.visit)
         _show_back(seat)
 
 
@@ -196,9 +197,9 @@ def _who(curation: Curation) -> str:
     return who
 
 
-def _wanted(run: OpenRun, curation: Curation, tables: Sequence[str], desk: Desk, who: str) -> queues.Wanted:
+def _wanted(run: OpenRun, curation: Curation, tables: Sequence[str], visit: DecideVisit, who: str) -> queues.Wanted:
     """The line above the rows: on what to decide, in which order."""
-    restart = partial(_go, desk, 0)
+    restart = partial(_go, visit, 0)
     table = st.selectbox("Table", tables, key=_CHOSEN_TABLE, on_change=restart)
     guide = curation.guide.of(table)
     modes = queues.modes_of(run, table, guide, who)
@@ -232,7 +233,7 @@ def _kind_label(kind: queues.Kind | str) -> str:
 
 def _show_steps(seat: _Seat, count: int) -> None:
     back, forward = st.columns(2)
-    place = seat.desk.place
+    place = seat.visit.place
     button(back, "Previous", "previous", seat.seat, _step, seat, place - 1, disabled=place == 0)
     button(forward, "Next", "next", seat.seat, _step, seat, place + 1, disabled=place >= count - 1)
 
@@ -260,7 +261,7 @@ def _show_guidelines(guide: TableGuide) -> None:
 def _show_choices(seat: _Seat) -> None:
     button(st, "Accept", "accept", seat.seat, _write, seat, {"action": "accept"}, type="primary")
     st.caption("Reject:")
-    for key, reason in zip(desks.REASON_KEYS, seat.wanted.guide.reasons, strict=False):
+    for key, reason in zip(visits.REASON_KEYS, seat.wanted.guide.reasons, strict=False):
         button(st, reason, f"reject-{key}", seat.seat, _write, seat, {"action": "reject", "reason": reason})
     for name, action, field, hint in (
         ("Reject", "reject", "reason", "another reason"),
@@ -279,7 +280,7 @@ def _show_fix(seat: _Seat, where: Any) -> None:
         return
     standing = {fix.field: fix.value for fix in seat.stance.fixes} if seat.stance else {}
     fixing = Fixing(
-        desk=seat.desk, place=_place(seat), row=seat.row, fixable=fixable, standing=standing,
+        visit=seat.visit, place=_place(seat), row=seat.row, fixable=fixable, standing=standing,
         save=partial(_write_fixes, seat),
     )  # fmt: skip
     show_fix(fixing, where)
@@ -304,15 +305,15 @@ def _write(seat: _Seat, word: Mapping[str, str]) -> None:
 
 def _write_all(seat: _Seat, words: Sequence[Mapping[str, str]]) -> bool:
     """Write words; where the row does not leave the list by them, go on to the next one. Whether they are written."""
-    run, desk = seat.run, seat.desk
-    if not desk.take(seat.seat) or not _written(seat, _place(seat), seat.row, words):
+    run, visit = seat.run, seat.visit
+    if not visit.take(seat.seat) or not _written(seat, _place(seat), seat.row, words):
         return False
     if words[0]["action"] == "comment":
         return True
     log = _read_log(run)
-    was_again, desk.again = desk.again, None
+    was_again, visit.again = visit.again, None
     if was_again is None and seat.number in queues.queue(run, seat.wanted, seat.who, log.stances, log.merged):
-        desk.place += 1
+        visit.place += 1
     return True
 
 
@@ -326,17 +327,17 @@ def _write_fixes(seat: _Seat, changes: Sequence[tuple[str, str]]) -> bool:
     try:
         return _write_all(seat, [make_fix(seat.row, field, text) for field, text in changes])
     except InvalidInput as error:
-        seat.desk.problem = visible(str(error))
+        seat.visit.problem = visible(str(error))
         return False
 
 
 def _take_back(seat: _Seat, place: Place) -> None:
     """One's own word on this row, or on the one decided last, which is then shown."""
     number = seat.run.find(*place)
-    if number is None or not seat.desk.take(seat.seat):
+    if number is None or not seat.visit.take(seat.seat):
         return
     if _written(seat, place, seat.run.row(place[0], number), [{"action": "withdraw"}]):
-        seat.desk.again = place
+        seat.visit.again = place
 
 
 def _written(seat: _Seat, place: Place, row: Mapping[str, Any], words: Sequence[Mapping[str, str]]) -> bool:
@@ -345,9 +346,9 @@ def _written(seat: _Seat, place: Place, row: Mapping[str, Any], words: Sequence[
     try:
         decide(run.folder, run.run_id, place[0], row, seat.who, words, seat.curation.check)
     except TrailforgeError as error:
-        seat.desk.problem = visible(str(error))
+        seat.visit.problem = visible(str(error))
         return False
-    seat.desk.notes.append("taken back" if words[0]["action"] == "withdraw" else f"{words[0]['action']}: saved")
+    seat.visit.notes.append("taken back" if words[0]["action"] == "withdraw" else f"{words[0]['action']}: saved")
     return True
 
 
@@ -355,7 +356,7 @@ def _place(seat: _Seat) -> Place:
     return seat.wanted.table, seat.uid
 
 
-def _stance(log: _Log, place: Place, who: str) -> Stance | None:
+def _stance(log: _Log, place: Place, who: str) -> LatestDecision | None:
     return next((each for each in log.stances if (each.table, each.uid, each.who) == (*place, who)), None)
 
 
@@ -379,18 +380,18 @@ def _read_log(run: OpenRun) -> _Log:
 @st.cache_resource(max_entries=4, show_spinner=False)
 def _read_decisions(path: Path, when: int, size: int, run_id: str) -> _Log:
     decisions = of_run(read_decisions(path), run_id)
-    return _Log(decisions=tuple(decisions), stances=tuple(collect_stances(decisions)), merged=merge(decisions))
+    return _Log(decisions=tuple(decisions), stances=tuple(latest_decisions(decisions)), merged=merge(decisions))
 
 
-def _go(desk: Desk, place: int) -> None:
-    desk.place, desk.again = place, None
+def _go(visit: DecideVisit, place: int) -> None:
+    visit.place, visit.again = place, None
 
 
 def _step(seat: _Seat, place: int) -> None:
-    if seat.desk.take(seat.seat):
-        _go(seat.desk, place)
+    if seat.visit.take(seat.seat):
+        _go(seat.visit, place)
 
 
 def _look_again(seat: _Seat) -> None:
-    if seat.desk.take(seat.seat):
-        seat.desk.again = seat.last
+    if seat.visit.take(seat.seat):
+        seat.visit.again = seat.last

@@ -1,4 +1,4 @@
-"""Draw the parts of a row on the page: what needs no widget as HTML, the rest with widgets of Streamlit."""
+"""Draw the parts of a row on the page: what needs no widget as HTML, the rest with Streamlit's widgets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _QUIET = {"displayModeBar": False}
 
 @dataclass(frozen=True, slots=True)
 class Canvas:
-    """The place on the page where parts are drawn, and the row they belong to."""
+    """A place on the page where parts are drawn, and the row they belong to."""
 
     run: OpenRun
     table: str
@@ -48,12 +48,12 @@ class Canvas:
     """Texts that a person searches for, which are marked where they stand."""
 
     def below(self, name: object) -> Canvas:
-        """Make a place within this one."""
+        """Return a place within this one."""
         return replace(self, key=f"{self.key}.{name}")
 
 
 def draw(parts: Parts, canvas: Canvas) -> None:
-    """Draw all parts under each other."""
+    """Draw all parts, one below another."""
     static: list[Part] = []
     for number, part in enumerate(parts):
         if is_static(part):

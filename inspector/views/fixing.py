@@ -1,4 +1,6 @@
-"""Fix a row: fields are typed one by one, old and new text seen side by side, and all is saved at once."""
+"""Let a person fix a row: fields are edited one by one with old and new text side by side, and everything is saved at
+once.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from trailforge.inspector.deciding import parts_of
-from trailforge.inspector.views.desk import Desk, button
+from trailforge.inspector.views.visit import DecideVisit, button
 from trailforge.inspector.visible_text import escape_text, mark_spans
 from trailforge.pipelines import Place, value_at
 
@@ -41,9 +43,9 @@ Save = Callable[[Sequence[tuple[str, str]]], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixing:
-    """A row that a person may change, and what was changed already."""
+    """A row that a person may change, and the changes so far."""
 
-    desk: Desk
+    visit: DecideVisit
     place: Place
     row: Mapping[str, Any]
     fixable: Sequence[str]
@@ -53,9 +55,9 @@ class Fixing:
 
 
 def show_fix(fixing: Fixing, where: DeltaGenerator) -> None:
-    """Show the field to type in; in `where`, show what the change comes to, with the button that saves it."""
+    """Show the field to edit, and in `where` the resulting change with the button that saves it."""
     uid = fixing.place[1]
-    edits = fixing.desk.edits.get(fixing.place, {})
+    edits = fixing.visit.edits.get(fixing.place, {})
     with st.expander("Fix fields", expanded=bool(edits), key=f"decide.fixing.{uid}"):
         field = st.selectbox("Field", parts_of(fixing.row, fixing.fixable), key=f"decide.field.{uid}")
         key = f"decide.value.{uid}.{field}"
@@ -77,7 +79,7 @@ def _show_changes(fixing: Fixing, edits: Mapping[str, str], field: str, key: str
     legend.html("<b>What the fix changes</b>: old on the left, new on the right. Nothing is saved yet.")
     shown = tuple(sorted(edits.items()))
     uid = fixing.place[1]
-    button(save, "Save the fix", "save", fixing.desk.seat, _save, fixing, shown, field, key, type="primary")
+    button(save, "Save the fix", "save", fixing.visit.seat, _save, fixing, shown, field, key, type="primary")
     drop.button("Discard", key=f"decide.discard.{uid}", width="stretch", on_click=_discard, args=(fixing, field, key))
     st.html("".join(_change(name, _now(fixing, name), text) for name, text in shown))
 
@@ -114,7 +116,7 @@ def _now(fixing: Fixing, field: str) -> str:
 
 def _keep(fixing: Fixing, field: str, key: str) -> None:
     """What was typed, until it is saved: the field itself is gone as soon as another one is chosen."""
-    edits = fixing.desk.edits.setdefault(fixing.place, {})
+    edits = fixing.visit.edits.setdefault(fixing.place, {})
     text = st.session_state.get(key)
     if text is None:  # pressed once more, late: the field is gone
         return
@@ -127,21 +129,20 @@ def _keep(fixing: Fixing, field: str, key: str) -> None:
 def _save(fixing: Fixing, shown: tuple[tuple[str, str], ...], field: str, key: str) -> None:
     """Save what was shown; what was typed after that is shown first."""
     _keep(fixing, field, key)
-    if tuple(sorted(fixing.desk.edits[fixing.place].items())) != shown:
+    if tuple(sorted(fixing.visit.edits[fixing.place].items())) != shown:
         st.toast("The text has changed since: look at the change, then save it.")
     elif fixing.save(shown):
         _discard(fixing, field, key)
 
 
 def _discard(fixing: Fixing, field: str, key: str) -> None:
-    fixing.desk.edits.pop(fixing.place, None)
+    fixing.visit.edits.pop(fixing.place, None)
     st.session_state.pop(key, None)
 
 
 def differences(old: str, new: str) -> tuple[list[Span], list[Span]]:
-    """Find the parts of the old text that are gone, and the parts of the new text that replace them, one for one.
-
-    Where nothing is gone or nothing came, the place is empty: its begin is its end.
+    """Return the parts of the old text that are gone and the parts of the new text that replace them, in pairs. Where
+    nothing is gone or nothing came, the span is empty: its begin is its end.
     """
     ours, theirs = _TOKEN.findall(old), _TOKEN.findall(new)
     shared = min(len(ours), len(theirs))
@@ -162,7 +163,7 @@ def differences(old: str, new: str) -> tuple[list[Span], list[Span]]:
 
 
 def windows(length: int, spans: Sequence[Span], around: int) -> list[Span]:
-    """The parts of a text with `around` characters on both sides of each span."""
+    """Return the parts of a text with `around` characters on both sides of each span."""
     found: list[Span] = []
     for begin, end in spans:
         begin, end = max(0, begin - around), min(length, end + around)

@@ -1,5 +1,4 @@
-"""Set up what all pages share: the password, the look, the views in the line on top, and one line for errors that a
-person can mend."""
+"""Set up what all pages share: password, style, the menu of views, and a line for errors that the user can resolve."""
 
 from __future__ import annotations
 
@@ -29,16 +28,16 @@ _STYLE = """
 
 
 def leave_own_folder() -> None:
-    """Remove the script's folder from the import path, where Streamlit puts it: modules of ours there could pass for
-    others of their names.
-
-    It is the folder of the pages.
+    """Remove the script's folder, which Streamlit adds, from the import path: modules in it could be mistaken for
+    others of the same name.
     """
     sys.path[:] = [entry for entry in sys.path if entry != str(_ICON.parent)]
 
 
 def open_page(title: str, style: str = "") -> bool:
-    """Set the page up. False: the person has not given the password, and is told nothing, not even the title."""
+    """Set the page up. Returns False when the person has not given the password, and then shows nothing, not even the
+    title.
+    """
     st.set_page_config(page_title="trailforge", page_icon=_ICON, layout="wide")
     if not server.is_open():
         return False
@@ -49,12 +48,12 @@ def open_page(title: str, style: str = "") -> bool:
 
 
 def page_of(name: str, title: str, icon: str, show: Callable[[], Any]) -> Any:
-    """Make a page of Streamlit from a view. `name`: the path of its address, too; the first view is the root."""
+    """Return a Streamlit page of a view. `name` is also the path of its address; the first view is the root."""
     return st.Page(partial(guard, show), title=title, icon=icon, url_path=name)
 
 
 def guard(show: Callable[[], Any]) -> None:
-    """Show a view; an error that a person can mend is shown in one line."""
+    """Show a view; an error that the user can resolve is shown in one line."""
     try:
         show()
     except TrailforgeError as error:
@@ -63,11 +62,12 @@ def guard(show: Callable[[], Any]) -> None:
 
 def show_table(rows: Sequence[Mapping[str, Any]], **more: Any) -> Any:
     """Show rows of plain values as a table, missing values as empty cells, and return what a person selects in it.
-    `more`: as `st.dataframe` takes it."""
+    `more` are arguments of `st.dataframe`.
+    """
     return st.dataframe(rows, hide_index=True, placeholder="", **more)
 
 
 def show_error(error: TrailforgeError) -> None:
-    """Show in one line why something cannot be shown."""
+    """Show in one line why something cannot be displayed."""
     st.error("This cannot be shown:")
     st.code(visible(str(error)), language=None, wrap_lines=True)

@@ -1,4 +1,4 @@
-"""Write the parts of a row that need no widget as HTML. All text in it has gone through `visible_text`."""
+"""Write the parts of a row that need no widget as HTML; all text in it is escaped by `visible_text`."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ _ROLES = {"system": "system", "user": "user", "assistant": "agent", "tool": "too
 
 
 def is_static(part: Part) -> bool:
-    """Whether `html_of` can write this part."""
+    """Tell whether `html_of` can write this part."""
     return type(part) in _MAKERS
 
 
@@ -128,7 +128,7 @@ def html_of(*parts: Part) -> str:
 
 
 def mark_found(html: str, sought: Sequence[str]) -> str:
-    """Mark the texts that are searched for in HTML, wherever they stand in its text."""
+    """Mark the searched texts in HTML, wherever they occur in its text."""
     texts = sorted({escape_text(text) for text in sought if text}, key=len, reverse=True)
     if not texts:
         return html
@@ -143,7 +143,7 @@ def _mark_match(match: re.Match[str]) -> str:
 
 
 def line_of(line: Line) -> str:
-    """Write a line with its marks as HTML."""
+    """Return a line with its marks as HTML."""
     return "".join(_span(StyledText(part) if isinstance(part, str) else part) for part in _parts(line))
 
 

@@ -1,5 +1,4 @@
-"""Show what a run made, what it lost and why, and what that cost; and how much people decided, and how far they
-agree."""
+"""Show what a run made, what it lost and why, what that cost, how much people decided, and how far they agree."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from trailforge.curation import Merged, Stance, between_people, by_reason, with_filters
+from trailforge.curation import LatestDecision, Merged, between_people, by_reason, with_filters
 from trailforge.inspector import charts
 from trailforge.inspector.showing import describe, kinds_of, product_of, show_of
 from trailforge.inspector.views.drawing import Canvas, draw
@@ -140,7 +139,9 @@ def _show_numbers(run: OpenRun, table: str, units: Mapping[str, str]) -> None:
 
 
 def terms_between(path: str, low: float, end: float, has_end: float) -> tuple[Term, ...]:
-    """The search that finds the rows of a bar, from what `charts.histogram` says of it."""
+    """Return the search that finds the rows of a histogram's bar, from the bar's `customdata` (see
+    `charts.histogram`).
+    """
     if low == end:
         return (Term(f"{low:.0f}", path, "="),)
     return Term(repr(low), path, ">="), Term(repr(end), path, "<=" if has_end else "<")
@@ -172,8 +173,10 @@ def _time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
-def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance], decided: Merged) -> None:
-    """Show how far people agree with each other and with the filters. `tables`: those on whose rows people decide."""
+def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[LatestDecision], decided: Merged) -> None:
+    """Show how far people agree with each other and with the filters. `tables` are those on whose rows people
+    decide.
+    """
     if not stances:
         st.info("Nobody has decided on a row yet.")
         return
@@ -223,7 +226,7 @@ def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance
     st.code(shlex.join(command), language="bash")
 
 
-def _show_reasons(stances: Sequence[Stance]) -> None:
+def _show_reasons(stances: Sequence[LatestDecision]) -> None:
     found = by_reason(stances)
     if not found:
         return

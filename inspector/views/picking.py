@@ -1,4 +1,4 @@
-"""Let a person find a row of a table: by its kind, by any word in it, from a list, one after the other.
+"""Let a person find a row of a table: by its kind, by a word in it, or from a list.
 
 The row that is shown stands in the page's address (`?row=UID`), so that it can be sent to a colleague.
 """
@@ -46,9 +46,9 @@ def pick(
 ) -> int | None:
     """Let a person choose a row, and return its number, or None when there is none.
 
-    `columns`: the columns to show of each row (`reward.total` for a part of one). `kind`: a text column whose values
-    are offered as a filter; `only`: the one value of it to choose from. `shown`: gives columns that the table does
-    not store, and orders.
+    `columns` are shown for each row (`reward.total` for a part of one). `kind` is a text column whose values are
+    offered as a filter; `only` restricts it to one value. `shown` provides columns that the table does not store, and
+    orders.
     """
     line = st.container(horizontal=True, vertical_alignment="bottom")
     more = more_of(run, shown) if shown else {}
@@ -85,9 +85,9 @@ def pick_among(
 ) -> int | None:
     """Let a person choose one of some rows, and return its number, or None when there is none.
 
-    `line`: where the buttons are. `find`: gives the number of the row that an address asks for. `key`: the field
-    that names a row. `meanings`: what columns mean. `search`: the name in the session of what is searched for, where
-    rows like the chosen one can be found by it.
+    `line` is where the buttons are drawn. `find` returns the number of the row that an address asks for. `key` is the
+    field that identifies a row. `meanings` explains columns. `search` is the session's name for the search text, where
+    similar rows can be searched for.
     """
     if not numbers:
         st.info("No row matches.")
@@ -113,7 +113,7 @@ def pick_among(
 
 
 def go_to(run: OpenRun, table: str, value: str) -> None:
-    """Choose a row by its key from elsewhere on the page, in a callback. Filters that may hide the row are removed."""
+    """Select a row by its key from elsewhere on the page, in a callback. Filters that may hide the row are removed."""
     if run.find(table, value) is None:
         return
     st.session_state[f"{table}.kind"] = _ALL
@@ -164,7 +164,7 @@ def _choose(table: str, key: str, first: int) -> None:
 
 
 def to_top(table: str) -> None:
-    """Go back to the first row, as after a change of the filters; it is a callback."""
+    """Go back to the first row, as a callback after the filters change."""
     st.session_state[f"{table}.place"] = 0
     st.session_state[f"{table}.steps"] = st.session_state.get(f"{table}.steps", 0) + 1
 
@@ -235,8 +235,9 @@ def _filter(
 
 
 def ask_search(table: str, key: str, on_change: Callable[[], None], place: Any = st) -> str:
-    """Ask a person what to search a table for; the search stands in the page's address, which can be sent to a
-    colleague."""
+    """Ask a person what to search a table for; the search is part of the page's address, which can be sent to a
+    colleague.
+    """
     named = f"{table}.{SEARCH}"
     if key not in st.session_state and named in st.query_params:
         st.session_state[key] = st.query_params[named]
@@ -249,7 +250,7 @@ def ask_search(table: str, key: str, on_change: Callable[[], None], place: Any =
 
 
 def offer_like(key: str, uid: str, then: Callable[[], None], place: Any = st) -> None:
-    """Offer a button that searches for rows like one. `key`: the name of the search in the session."""
+    """Offer a button that searches for similar rows. `key` is the session's name for the search text."""
 
     def look() -> None:
         st.session_state[key] = write_search([Term(uid, LIKE, ":")])
@@ -262,10 +263,8 @@ def offer_like(key: str, uid: str, then: Callable[[], None], place: Any = st) ->
 
 
 def search_table(run: OpenRun, table: str, words: str, place: Any = st) -> Found:
-    """Search a table, and return what was found so far; where the table is not searched to its end, a button in `place`
-    goes on.
-
-    A search that cannot be read finds nothing, and a line says why.
+    """Search a table, and return what was found so far, with a button in `place` to continue where the search has not
+    reached the end. A search that cannot be read finds nothing, and a line says why.
     """
     try:
         with st.spinner("Searching …", show_time=True):
@@ -283,7 +282,7 @@ def search_table(run: OpenRun, table: str, words: str, place: Any = st) -> Found
 
 
 def offer(page: Any, tables: Sequence[str]) -> None:
-    """Set the page that links to decisions lead to, and the tables whose rows have such links."""
+    """Set the page to which links for deciding lead, and the tables whose rows have such links."""
     st.session_state[_TO] = page, frozenset(tables)
 
 
@@ -293,7 +292,7 @@ def offer_list(page: Any, tables: Sequence[str]) -> None:
 
 
 def list_rows(table: str, *terms: Term) -> None:
-    """Go to the list of a table's rows with a search for these conditions; nothing happens where no page lists them."""
+    """Go to the list of a table's rows with a search for these conditions; does nothing where no page lists them."""
     page, tables = st.session_state.get(_LIST, (None, frozenset()))
     if table not in tables:
         return
@@ -304,7 +303,7 @@ def list_rows(table: str, *terms: Term) -> None:
 
 
 def show_link(table: str, uid: str, place: Any = st, *, what: str = "row") -> None:
-    """Show a link to the page of decisions, where people decide on rows of this table."""
+    """Show a link to the page for deciding on this row, where people decide on rows of this table."""
     page, tables = st.session_state.get(_TO, (None, frozenset()))
     if table in tables:
         place.page_link(

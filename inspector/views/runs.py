@@ -31,7 +31,9 @@ _NAME_WIDTH = 250
 
 
 def chosen_run(root: Path) -> Path | None:
-    """The folder of the run that a person opened, which stays in the address; None: the list of runs is shown."""
+    """Return the folder of the run that a person opened, which is part of the address; None when the list of runs is
+    shown.
+    """
     name = st.query_params.get(RUN) or st.session_state.get(_CHOSEN)
     if not name or name not in {line.name for line in _lines(root)}:
         return None
@@ -41,7 +43,7 @@ def chosen_run(root: Path) -> Path | None:
 
 
 def leave_run(first: Any) -> None:
-    """Go back to the list of runs. `first`: the first view, which both have."""
+    """Go back to the list of runs. `first` is the first view of either page."""
     st.session_state.pop(_CHOSEN, None)
     st.query_params.clear()
     st.switch_page(first)

@@ -1,4 +1,4 @@
-"""Data set cards: their text, the licences of what rows were made from, and their figures."""
+"""Data set cards: their text, the licences of what rows were made from, and their plots."""
 
 from typing import TYPE_CHECKING
 

@@ -56,10 +56,10 @@ def write_card(
     own: Sequence[str],
     end: Sequence[str],
 ) -> str:
-    """The card as Markdown; the plot of the funnel is written beside it.
+    """Return the card as Markdown, and write its plot of the funnel beside it.
 
-    `tables`, `tags`, `sources`: see `front_matter`. `summary`: what the rows are. `own` and `end`: text of this data
-    set alone, before the cost and after the licences.
+    For `tables`, `tags` and `sources` see `front_matter`. `summary` says what the rows are. `own` and `end` are text of
+    this data set alone, placed before the cost and after the licences.
     """
     write_figure(folder / FUNNEL, funnel(manifest.stages))
     figure = f"![What each stage let through]({FUNNEL})\n"
@@ -68,7 +68,7 @@ def write_card(
 
 
 def write_plain_card(folder: Path, manifest: Manifest, settings: Settings) -> str:
-    """Write a card of what holds for any run: where it is from, its books, its cost and its licences."""
+    """Return a card with what holds for any run: its origin, counts by stage, cost and licences."""
     dataset = dataset_of(settings)
     config: RunConfig = run_configuration(dataset, settings)
     sources = of_questions(folder, config.card) if dataset.inputs.record is Question else []
@@ -102,18 +102,20 @@ def rows_of(folder: Path, table: str, record: type[T]) -> Iterable[T]:
 
 
 def limits(lines: Sequence[str], embedded: str | None) -> str:
-    """Write the section of known limits. `embedded`: what else was made with the small model; None without it."""
+    """Return the section on known limits. `embedded` says what else was made with the packaged small model; None
+    without it.
+    """
     small = [] if embedded is None else [EMBEDDED_LIMIT.format(and_what=embedded)]
     return "\n".join(["## Known limits\n", *small, *lines]) + "\n"
 
 
 def turn(message: Message) -> str:
-    """Write a message of an example as Markdown."""
+    """Return a message of an example as Markdown."""
     return f"**{message.role}**\n\n```text\n{short(message.content)}\n```\n"
 
 
 def pair_example(pair: Any, lead: str) -> list[str]:
-    """Write a row of `pairs` as an example: both sides from where they part; the line `lead` stands before them."""
+    """Return a row of `pairs` as an example: both sides from where they differ, after the line `lead`."""
     sides = (pair.good_messages, pair.bad_messages)
     return [
         f"### pair (`{pair.uid}`)\n",
@@ -126,11 +128,10 @@ def pair_example(pair: Any, lead: str) -> list[str]:
 def front_matter(
     manifest: Manifest, tables: Sequence[str], tags: Sequence[str], sources: Sequence[Source], config: CardConfig
 ) -> str:
-    """Write the card's front matter, which hubs read, and a notice before all else where nothing was kept. `tables`:
-    the product first.
+    """Return the card's front matter, which hubs read, and a notice where nothing was kept.
 
-    There is a configuration for each table that has rows. `sft`, or the product where it has no rows, is loaded by
-    default; rejected rows are in no configuration.
+    `tables` are the run's, the main one first; each that has rows gets a configuration. `sft`, or the main table where
+    that has no rows, is loaded by default; rejected rows are in no configuration.
     """
     rows, product = Counter[str](), tables[0] if tables else ""
     for file in manifest.files:
@@ -160,9 +161,8 @@ def front_matter(
 
 
 def describe_empty(stages: Iterable[StageCount]) -> str:
-    """Write the notice of a run without rows: which filter, or which fault, took most.
-
-    Empty for a run whose last stage kept something: it ended there because no more was asked for.
+    """Return a notice for a run without rows: which filter, or which error, took most. Empty for a run whose last stage
+    kept something: it ended there because no more was asked for.
     """
     lines = [line for line in stages if line.inputs]
     if lines and lines[-1].accepted:
@@ -177,7 +177,9 @@ def describe_empty(stages: Iterable[StageCount]) -> str:
 
 
 def origin_lines(manifest: Manifest, what: str, seed: int) -> list[str]:
-    """List model, input and configuration of a run. `what`: what the files hold, e.g. `Questions`."""
+    """Return lines on the model, input and configuration of a run. `what` is what the files contain, e.g.
+    `Questions`.
+    """
     given = [file for file in manifest.inputs if Path(file.path).name not in _LOGS]
     verdicts = [file for file in manifest.inputs if file not in given]
     return [
@@ -189,7 +191,7 @@ def origin_lines(manifest: Manifest, what: str, seed: int) -> list[str]:
 
 
 def funnel_table(stages: Iterable[StageCount]) -> str:
-    """Write the books of a run as a section."""
+    """Return the counts of a run's stages as a Markdown section."""
     lines = ["## Funnel\n", "| stage | in | accepted | rejected | failed |", "|---|---:|---:|---|---|"]
     for line in stages:
         rejected, failed = _reasons(line.rejected), _reasons(line.failed)
@@ -243,6 +245,6 @@ def _size(rows: int) -> str:
 
 
 def short(text: str) -> str:
-    """Cut a text of an example where it is long."""
+    """Return an example's text, cut where it is long."""
     text = text.replace("```", "'''")
     return text if len(text) <= LONGEST_EXAMPLE else text[:LONGEST_EXAMPLE] + " …"

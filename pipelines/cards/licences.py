@@ -1,4 +1,4 @@
-"""Find the licences that hold for the rows of a run: those of the model that wrote, and of what it was given."""
+"""Find the licences that apply to the rows of a run: those of the model that wrote them, and of its inputs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MARKUP = re.compile(r"\A#|[\\`*\[\]<>~]|(?<![^\W_])_|_(?![^\W_])")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Something that rows were made of."""
+    """A source of a run's rows, with its licence."""
 
     name: str
     rows: int | None = None
@@ -44,13 +44,13 @@ class Source:
 
     @property
     def hub_id(self) -> str | None:
-        """The licence's name on the Hub; None for one that is not told, or not known there."""
+        """Return the licence's name on the Hub; None for one that is not stated, or not known there."""
         name = "-".join(self.licence.casefold().split())
         return name if name in _HUB_IDS else None
 
 
 def of_questions(folder: Path, config: CardConfig) -> list[Source]:
-    """The benchmarks that a run's questions come from, recognised by their form."""
+    """Return the benchmarks that a run's questions come from, recognised by the form of their ids."""
     counts = Counter(name for (name,) in _columns(folder, "dataset"))
     return [
         Source(
@@ -64,13 +64,15 @@ def of_questions(folder: Path, config: CardConfig) -> list[Source]:
 
 
 def of_documents(folder: Path) -> list[Source]:
-    """The publishers of a run's documents, once for each licence."""
+    """Return the publishers of a run's documents, once for each licence."""
     counts = Counter(_columns(folder, "source", "licence"))
     return [Source(name=name, rows=count, licence=licence) for (name, licence), count in sorted(counts.items())]
 
 
 def front(sources: Sequence[Source]) -> dict[str, Any]:
-    """The licence fields of a card's front matter: what all sources tell, or that the sources have to be asked."""
+    """Return the licence fields of a card's front matter: what all sources state, or that the sources have to be
+    consulted.
+    """
     known = {source.hub_id for source in sources}
     if known and None not in known:
         ids = sorted(each for each in known if each)
@@ -92,7 +94,9 @@ def section(model: str, sources: Iterable[Source], config: CardConfig) -> str:
 
 
 def over_corpus(retrieval: RetrievalConfig, config: CardConfig) -> list[Source]:
-    """The corpus, server or web that passages come from; none where passages come with the inputs."""
+    """Return the corpus, server or web that passages come from, as a source; none where passages come with the
+    inputs.
+    """
     if retrieval.kind == WEB:
         return [Source(name="pages of the web", licence=config.corpus_licence)]
     if retrieval.server:
@@ -104,7 +108,7 @@ def over_corpus(retrieval: RetrievalConfig, config: CardConfig) -> list[Source]:
 
 
 def of_graph(digest: str, config: CardConfig) -> list[Source]:
-    """The knowledge graph whose manifest has this hash, as a source."""
+    """Return the knowledge graph whose manifest has this hash, as a source."""
     return [Source(name=f"facts of the graph {digest[:12]}", licence=config.graph_licence)]
 
 
@@ -114,8 +118,9 @@ def shorten_path(path: str, parts: int = 2) -> str:
 
 
 def plain(text: str) -> str:
-    """Make any text safe for a card: one line in which nothing is Markdown or HTML, and nothing ends a cell of a
-    table."""
+    """Make any text safe for a card: on one line, with nothing that is read as Markdown or HTML, or that ends a table's
+    cell.
+    """
     return _MARKUP.sub(r"\\\g<0>", " ".join(text.split()).replace("|", "/"))
 
 

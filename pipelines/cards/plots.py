@@ -1,4 +1,4 @@
-"""Draw the figure that all cards have, and offer the means that all figures are drawn with.
+"""Draw the plot that all cards have, and provide the functions with which other plots are drawn.
 
 Each figure is a PNG file's bytes: the same for the same input, since nothing in it tells date or version.
 """
@@ -65,20 +65,22 @@ def bars(axes: Axes, counts: Mapping[str, int], colour: str) -> None:
 
 
 def remove_frame(axes: Axes) -> None:
-    """Leave axes without lines around them."""
+    """Remove the frame and ticks' lines from a plot's axes."""
     axes.spines[["top", "right", "left", "bottom"]].set_visible(False)
     axes.tick_params(length=0)
 
 
 def figure_of(width: float, height: float) -> Figure:
-    """Make a figure of this size in inches, without pyplot, which keeps figures and settings for the whole process."""
+    """Return a figure of this size in inches, made without pyplot, which keeps figures and settings for the whole
+    process.
+    """
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=_DOTS_PER_INCH, layout="constrained")
 
 
 def png_of(figure: Figure) -> bytes:
-    """The bytes of a figure's PNG file. `savefig` gives the same ones, and draws the figure twice."""
+    """Return a figure as the bytes of a PNG file, as `savefig` would, which draws the figure twice."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     file = io.BytesIO()

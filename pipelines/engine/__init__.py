@@ -1,4 +1,4 @@
-"""Run shards exactly once: attempts, workers, runners and files. Beam is loaded in this room alone."""
+"""Run shards exactly once: attempts, workers, runners and files. Only this package loads Apache Beam."""
 
 from typing import TYPE_CHECKING
 

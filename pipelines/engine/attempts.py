@@ -1,4 +1,4 @@
-"""Let one attempt at a run work at a time, on however many machines, by files in the run's folder.
+"""Let only one attempt at a run work at a time, on however many machines, by means of files in the run's folder.
 
 A driver begins an attempt by writing its name to `progress/attempt`. A worker of another attempt, whose driver was
 killed or took it for lost, sees that and stops: it must not pay for what its successor pays for. And a driver misses a
@@ -33,7 +33,7 @@ _AGAIN = "; run the same command again"
 
 
 class Superseded(Exception):
-    """Raised in a worker when another attempt at the run has begun. Only the worker that stops needs to know."""
+    """Raised in a worker when another attempt at the run has begun; only the worker, which then stops, sees it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,20 +47,23 @@ class Patience:
 
 
 def begin_attempt(folder: Path) -> str:
-    """Begin an attempt, and return its name; workers of earlier attempts stop from here on."""
+    """Begin an attempt, and return its name; workers of earlier attempts stop as soon as they notice."""
     name = uuid.uuid4().hex[:12]
     write_text(folder / FOLDER / _ATTEMPT, name)
     return name
 
 
 def end_attempt(folder: Path) -> None:
-    """End the attempt: all workers stop from here on, since nothing is left to do, or nothing waits for it."""
+    """End the attempt: all workers stop, since nothing is left to do, or nobody waits for it."""
     (folder / FOLDER / _ATTEMPT).unlink(missing_ok=True)
 
 
 def await_earlier(folder: Path, tell: Callable[[str], None], lease_s: float = LEASE_S) -> None:
-    """Stop the workers of earlier attempts, and wait until none can keep a reply any more: from then on the ledger says
-    what was spent. Each says so when it leaves; one that was lost keeps nothing when its lease is over."""
+    """Stop the workers of earlier attempts, and wait until none can store a reply any more, so that the ledger says
+    what was spent.
+
+    Each worker reports when it leaves; a lost one can store nothing once its lease is over.
+    """
     end_attempt(folder)
     seen: dict[Path, tuple[int, float]] = {}
     has_told = False
@@ -96,7 +99,7 @@ def claim_shard(folder: Path, shard: str) -> str:
 
 
 def holds_claim(folder: Path, shard: str, claim: str) -> bool:
-    """Whether a claim of a shard is still the last one. A claim that cannot be read just now counts as held."""
+    """Tell whether a claim of a shard is still the latest. A claim that cannot be read just now counts as held."""
     try:
         return _claim_path(folder, shard).read_text(encoding="utf-8") == claim
     except FileNotFoundError:
@@ -116,7 +119,7 @@ def _claim_path(folder: Path, shard: str) -> Path:
 
 
 def is_current(folder: Path, attempt: str) -> bool:
-    """Whether no other attempt has begun. When the folder cannot be read just now, the answer is yes."""
+    """Tell whether no other attempt has begun; True when the folder cannot be read just now."""
     try:
         return (folder / FOLDER / _ATTEMPT).read_text(encoding="utf-8") == attempt
     except FileNotFoundError:
@@ -152,9 +155,8 @@ class _LastSeen:
 
 @contextlib.contextmanager
 def watching(folder: Path, cancel: Callable[[], object], patience: Patience) -> Iterator[None]:
-    """Watch the workers of a job while the block runs; the job is cancelled when one is lost.
-
-    Raises `ClusterError` at the end that says which worker was lost, whatever the block raised.
+    """Watch the workers of a job during a `with` block; the job is cancelled when one is lost, and `ClusterError` is
+    raised at the end.
     """
     losses: list[str] = []
     stop = threading.Event()

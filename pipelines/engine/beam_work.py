@@ -1,4 +1,4 @@
-"""Pipelines for the stages that ask no model, in words that need no Beam: on Dask they are graphs of Dask's own.
+"""Pipelines for the stages that ask no model, written without Beam's names, so that they run on Beam or as Dask graphs.
 
 Dask's own graphs stand in for Beam's runner for Dask (2.77), which silently gives wrong rows: it computes the last
 collection alone, and a function that runs again in the same process, because a worker was lost or because a side
@@ -27,10 +27,10 @@ from trailforge.schemas import ClusterError, TrailforgeError
 
 @contextlib.contextmanager
 def beam_pipeline(folder: Path, beam_options: Sequence[str], patience: Patience) -> Iterator[Begin]:
-    """Open a pipeline that pays for nothing: it is built in the block, and runs to its end when the block is left.
+    """Open a pipeline that calls no model: it is built in the `with` block and runs when the block ends.
 
-    `patience`: with Dask's workers; Beam's runners have their own. Raises the first typed error that a function
-    raised on any worker.
+    `patience` applies to Dask's workers; Beam's runners have settings of their own. Raises the first error of ours that
+    a function raised on any worker.
     """
     clear_errors(folder)
     if is_dask(beam_options):
@@ -54,14 +54,16 @@ def beam_pipeline(folder: Path, beam_options: Sequence[str], patience: Patience)
 
 
 def spread_elements(pipeline: Any, label: str, elements: Iterable[Any], spread: str, *, is_alone: bool) -> Any:
-    """Share elements among the workers, unless there is one: Beam takes as long for that as for a small stage."""
+    """Distribute elements among the workers, unless there is only one, since Beam takes as long for that as for a small
+    stage.
+    """
     made = pipeline | label >> beam.Create(list(elements), reshuffle=False)
     return made if is_alone else made | spread >> beam.Reshuffle()
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The start of a pipeline, which collections are made from."""
+    """The start of a pipeline, from which collections are made."""
 
     folder: Path
     """The run's folder, in which errors of workers are noted."""
@@ -70,59 +72,60 @@ class Begin:
     """Whether there is one worker, so that nothing has to be shared."""
 
     def spread(self, label: str, elements: Iterable[Any]) -> Collection:
-        """Share these elements among the workers, as a collection."""
+        """Return a collection of these elements, distributed among the workers."""
         made = spread_elements(self.pipeline, label, elements, f"Spread, {label}", is_alone=self.is_alone)
         return Collection(self.folder, made)
 
     def gather(self, label: str, function: Callable[..., Any], *collections: Collection) -> Collection:
-        """Call a function once, on one worker, with the lists of all elements of some collections; its result is the
-        only element."""
+        """Call a function once, on one worker, with the lists of all elements of some collections; returns a collection
+        with the result as its only element.
+        """
         lists = [AsList(collection.inner) for collection in collections]
         once = self.pipeline | f"Once, {label}" >> beam.Create([None])
         return Collection(self.folder, once | label >> beam.Map(noting(self.folder, _gather), function, *lists))
 
     def merge(self, label: str, *collections: Collection) -> Collection:
-        """Put all elements of some collections into one."""
+        """Return one collection with all elements of some collections."""
         return Collection(self.folder, tuple(each.inner for each in collections) | label >> beam.Flatten())
 
     def join(self, label: str, **collections: Collection) -> Collection:
-        """Join collections of (key, value) into (key, values by name): for each key, the values that it has in each
-        collection."""
+        """Join collections of (key, value): returns a collection of (key, values by collection name)."""
         inner = {name: each.inner for name, each in collections.items()}
         return Collection(self.folder, inner | label >> beam.CoGroupByKey())
 
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """Elements somewhere on the workers, in no order. Functions and their further arguments are shipped there."""
+    """Elements distributed among the workers, in no order. Functions and their further arguments are sent there."""
 
     folder: Path
     inner: Any
     """The PCollection that holds the elements."""
 
     def map(self, label: str, function: Callable[..., Any], *more: object) -> Collection:
-        """Call a function with each element, for a collection of the results. A collection among `more` stands for
-        its only element."""
+        """Return a collection of the results of calling a function with each element. A collection among `more` stands
+        for its only element.
+        """
         return self._then(label, beam.Map(noting(self.folder, function), *map(_side, more)))
 
     def flat_map(self, label: str, function: Callable[..., Iterable[Any]], *more: object) -> Collection:
-        """Call a function with each element, for a collection of all that the results hold."""
+        """Return a collection of all items in the results of calling a function with each element."""
         return self._then(label, beam.FlatMap(noting(self.folder, function, several=True), *map(_side, more)))
 
     def filter(self, label: str, keeps: Callable[[Any], bool]) -> Collection:
-        """Keep the elements for which a function returns true."""
+        """Return a collection of the elements for which a function returns true."""
         return self._then(label, beam.Filter(keeps))
 
     def distinct(self, label: str) -> Collection:
-        """Keep each distinct element once."""
+        """Return a collection of the distinct elements."""
         return self._then(label, beam.Distinct())
 
     def group(self, label: str) -> Collection:
-        """Group (key, value) into (key, values)."""
+        """Return a collection of (key, values) from elements (key, value)."""
         return self._then(label, beam.GroupByKey())
 
     def add_up(self, label: str) -> Collection:
-        """Add up (key, number) into (key, sum)."""
+        """Return a collection of (key, sum) from elements (key, number)."""
         return self._then(label, beam.CombinePerKey(sum))
 
     def _then(self, label: str, transform: Any) -> Collection:
@@ -144,7 +147,7 @@ _MOST_GROUPED = 16
 
 
 class DaskBegin(Begin):
-    """The start of a graph of Dask. `pipeline` lists the parts that nothing has been made of yet, step by step."""
+    """The start of a Dask graph. `pipeline` lists, step by step, the parts from which nothing was made yet."""
 
     def spread(self, label: str, elements: Iterable[Any]) -> Collection:
         """Share these elements among the workers, as `Begin.spread` does."""
@@ -168,7 +171,9 @@ class DaskBegin(Begin):
         return self.merge(label, *named).group(label).map(label, _by_name, tuple(collections))
 
     def run(self, arguments: Sequence[str], patience: Patience) -> None:
-        """Compute all parts that were made, for what their functions do. Raises as `beam_pipeline`."""
+        """Compute all parts that were made, for the side effects of their functions. Raises what `beam_pipeline`
+        raises.
+        """
         leaves = [part for parts in self.pipeline for part in parts]
         try:
             run_graph(arguments, [_task(len, part) for part in leaves], patience)
@@ -187,7 +192,7 @@ class DaskBegin(Begin):
 
 @dataclass(frozen=True, slots=True)
 class DaskCollection(Collection):
-    """Lists of elements, each the result of a task of Dask."""
+    """Lists of elements, each the result of a Dask task."""
 
     begin: DaskBegin
 

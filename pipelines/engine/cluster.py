@@ -1,4 +1,4 @@
-"""Open clusters of Dask: which one a run is given, whether it may be used, and what a run asks of its scheduler.
+"""Open Dask clusters: which one a run uses, whether it may be used, and what a run asks of its scheduler.
 
 Dask moves the work of a lost worker to others by itself. This module does what Dask leaves to its users: a scheduler
 runs what it is sent, so an open one on a network is refused; and a worker that stands still is taken from the
@@ -41,7 +41,7 @@ PRELOADED = ("trailforge.pipelines.engine.pipeline",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlace:
-    """A cluster as a person names it: just one of `address`, `workers` and `slurm` is set."""
+    """A cluster as the user names it: exactly one of `address`, `workers` and `slurm` is set."""
 
     address: str = ""
     """Address of a scheduler that runs."""
@@ -54,9 +54,8 @@ class ClusterPlace:
 
 
 def read_cluster(text: str, runner: Sequence[str], *, insecure: bool = False) -> ClusterPlace | None:
-    """The cluster that a run is to use; None: another runner does. Raises `InvalidInput`.
-
-    `runner`: Beam's command line, which without `--runner` is that of this process.
+    """Return the cluster that a run is to use; None when another runner does. `runner` is Beam's command line, which
+    without `--runner` is that of this process. Raises `InvalidInput`.
     """
     if not text:
         if is_dask(runner):
@@ -70,10 +69,8 @@ def read_cluster(text: str, runner: Sequence[str], *, insecure: bool = False) ->
 
 
 def parse_cluster(text: str, *, insecure: bool = False) -> ClusterPlace:
-    """Read `tcp://host:8786`, `local:4` or `slurm.yaml`. Raises `InvalidInput`, also for an open scheduler on a
-    network.
-
-    `insecure`: an open scheduler is allowed.
+    """Read `tcp://host:8786`, `local:4` or `slurm.yaml`. Raises `InvalidInput`, also for a scheduler on a network
+    without encryption unless `insecure`.
     """
     kind, _, count = text.partition(":")
     if kind == "local":
@@ -115,8 +112,9 @@ def _is_loopback(host: str) -> bool:
 
 @contextlib.contextmanager
 def open_cluster(place: ClusterPlace, folder: Path) -> Iterator[tuple[str, ...]]:
-    """Give the command line of a cluster, which is started for the block unless it runs already. `folder`: one that
-    workers see, too."""
+    """Give the command line of a cluster, which is started for the `with` block unless it runs already. Workers must
+    see `folder`, too.
+    """
     from dask import config
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what is lost is told in a line of ours
@@ -201,20 +199,20 @@ def _keys_in(folder: Path) -> Iterator[Any]:
 
 
 def remove_keys() -> None:
-    """Remove the keys of this process's clusters, which end with it."""
+    """Remove the key files of this process's clusters, which end with it."""
     while _keys:
         shutil.rmtree(_keys.pop(), ignore_errors=True)
 
 
 def client_keys(security: Any) -> dict[str, str]:
-    """Dask's configuration by which clients of this process speak to a cluster with that `Security`."""
+    """Return the Dask configuration with which clients of this process talk to a cluster with that `Security`."""
     places = {"ca-file": "tls_ca_file", "client.cert": "tls_client_cert", "client.key": "tls_client_key"}
     keys = {name: getattr(security, attribute) for name, attribute in places.items()}
     return {f"distributed.comm.tls.{name}": value for name, value in keys.items() if value}
 
 
 def machine() -> str:
-    """A name of this machine that holds until it is started anew."""
+    """Return a name of this machine that stays the same until it restarts."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -222,7 +220,7 @@ def machine() -> str:
 
 
 def check_one_machine(of_driver: str, ledger: str) -> None:
-    """Check that a worker is on the driver's machine, unless machines share the ledger. Raises `InvalidInput`."""
+    """Raise `InvalidInput` when a worker is on another machine than the driver and the ledger is not shared."""
     if not ledger and machine() != of_driver:
         raise InvalidInput(
             f"{platform.node()} is another machine than the command's, and SQLite's file is for one: name a ledger in "
@@ -232,9 +230,8 @@ def check_one_machine(of_driver: str, ledger: str) -> None:
 
 
 def check_workers(arguments: Sequence[str], ledger: str, *, asks_model: bool) -> None:
-    """Check that the scheduler of Dask answers, and that its workers can be used, with the ledger that is named.
-
-    `arguments`: Beam's. Raises `ClusterError`, and what `check_one_machine` raises on a worker.
+    """Check that Dask's scheduler answers, and that its workers can be used with this ledger. `arguments` are Beam's.
+    Raises `ClusterError`, and what `check_one_machine` raises on a worker.
     """
     if not is_dask(arguments):
         return
@@ -244,8 +241,8 @@ def check_workers(arguments: Sequence[str], ledger: str, *, asks_model: bool) ->
             client.run_on_scheduler(machine)
         except Exception as error:
             raise ClusterError(
-                f"the cluster cannot run what is ours ({telling_line(error)}): scheduler and workers need this "
-                "environment, with trailforge in it"
+                f"the cluster cannot run the code of trailforge ({telling_line(error)}): its scheduler and workers "
+                "need this environment, with trailforge in it"
             ) from error
     if asks_model and not ledger and machines - {machine()}:
         raise InvalidInput(
@@ -257,7 +254,7 @@ def check_workers(arguments: Sequence[str], ledger: str, *, asks_model: bool) ->
 
 @contextlib.contextmanager
 def connected(arguments: Sequence[str]) -> Iterator[Any]:
-    """Open a client of the scheduler for the block."""
+    """Open a client of the scheduler for a `with` block."""
     from distributed import Client
 
     address = dask_address(arguments)

@@ -1,4 +1,4 @@
-"""Run tasks on a cluster of Dask until all are done, even when workers are lost, under limits over all workers.
+"""Run tasks on a Dask cluster until all are done, even when workers are lost, under limits that all workers share.
 
 The limits are a `Center` in the scheduler, whom all workers talk to anyway, and end with the job.
 """
@@ -34,7 +34,9 @@ _STREAM = "trailforge-limits"
 
 
 def run_graph(arguments: Sequence[str], tasks: Sequence[Any], patience: Patience) -> None:
-    """Compute some delayed values for what their functions do, and wait for all of them. Raises as `run_tasks`."""
+    """Compute delayed values for the side effects of their functions, and wait for all of them. Raises what `run_tasks`
+    raises.
+    """
     with connected(arguments) as client, _cluster_errors():
         futures = client.compute(list(tasks), optimize_graph=False)
         with _watching_workers(client, futures, patience):
@@ -46,8 +48,8 @@ def run_tasks(
 ) -> None:
     """Call a function for each item on the workers of a cluster, and again for the items of a worker that is lost.
 
-    It may have been called before for an item, by a worker that was lost only then, or still stands still somewhere.
-    Workers show progress in `folder`. Raises the first error of a call, or `ClusterError` where the cluster fails.
+    So it may be called twice for an item, by a worker that was lost late or still hangs somewhere. Workers show
+    progress in `folder`. Raises the first error of a call, or `ClusterError` where the cluster fails.
     """
     with connected(arguments) as client, _cluster_errors():
         futures = client.map(function, list(items), pure=False, batch_size=_MOST_AT_ONCE)
@@ -125,11 +127,9 @@ async def _remove(address: str, dask_scheduler: Any) -> None:
 
 
 def wait_here(running: Future[T], has_room: Callable[[], bool]) -> T:
-    """Wait for the result of work in this process, in a task of Dask. Another task may begin while there is room for
-    it.
-
-    Raises `Superseded` when the worker leaves the cluster, or the result is no longer wanted: errors of the work are
-    then dropped.
+    """Wait, within a Dask task, for the result of work in this process; another task may begin while there is room for
+    it. Raises `Superseded` when the worker leaves the cluster, or the result is no longer wanted: errors of the work
+    are then dropped.
     """
     from distributed import secede
 
@@ -145,7 +145,9 @@ def wait_here(running: Future[T], has_room: Callable[[], bool]) -> T:
 
 
 def is_leaving() -> bool:
-    """Whether the worker of Dask that runs this task leaves the cluster, as it does when the scheduler is lost."""
+    """Tell whether the Dask worker that runs this task is leaving the cluster, as it does when the scheduler is
+    lost.
+    """
     from distributed import get_worker
     from distributed.core import Status
 
@@ -166,9 +168,8 @@ def _is_unwanted() -> bool:
 def holding_limits(
     arguments: Sequence[str], run: str, limits: Limits, look_up: Callable[[Sequence[str]], Mapping[str, Usage | None]]
 ) -> Iterator[None]:
-    """Let the scheduler hold these limits for all workers of a run while the block runs, under the name of the attempt.
-
-    `look_up`: gives the usage of the calls with some keys, for those that are in the ledger.
+    """Let the scheduler hold these limits for all workers of a run during a `with` block, under the name of the
+    attempt. `look_up` returns by key the usage of calls that are in the ledger.
     """
     stop = threading.Event()
 
@@ -274,7 +275,7 @@ _links: dict[str, tuple[LimitsLink, asyncio.AbstractEventLoop]] = {}
 
 
 def open_link(run: str, limits: Limits, loop: asyncio.AbstractEventLoop) -> LimitsLink:
-    """Open a worker's link to a run's limits, for a client on that loop. It is called in a task of Dask."""
+    """Open a worker's link to a run's limits, for a client on that loop. Call it in a Dask task."""
     from distributed import get_worker
 
     worker: Any = get_worker()

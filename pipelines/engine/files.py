@@ -1,4 +1,4 @@
-"""Write files that are either whole or not there, in a run's folder that one process at a time holds."""
+"""Write files that are either whole or absent, in a run's folder that one process at a time locks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MENDS = {
 
 @contextlib.contextmanager
 def output_errors(path: Path) -> Iterator[None]:
-    """Turn the system's errors about a path we write to into `OutputError`, with what to do about them."""
+    """Convert the system's errors about a path that is written into `OutputError`, with what to do about them."""
     try:
         yield
     except OSError as error:
@@ -48,8 +48,9 @@ _check_leave: ContextVar[Callable[[], object] | None] = ContextVar("check_leave"
 
 @contextlib.contextmanager
 def writing_by_leave(check: Callable[[], object]) -> Iterator[None]:
-    """Call `check` in the block before each file gets its name or is removed: it raises where another writer may
-    have the file."""
+    """Call `check` before each file of a `with` block is renamed or removed: it raises where another writer may own the
+    file.
+    """
     token = _check_leave.set(check)
     try:
         yield
@@ -65,10 +66,8 @@ def remove_file(path: Path) -> None:
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file, bring it to disk, and give it its name. After a kill, the file is whole or not
-    there.
-
-    A file that already holds these bytes stays as it is.
+    """Let `write` fill a temporary file, sync it to disk, and rename it. After a kill, the file is whole or absent. A
+    file that already has these bytes is left alone.
     """
     temporary = path.with_name(f".{path.name}.tmp-{uuid.uuid4().hex[:8]}")
     with output_errors(path):
@@ -92,9 +91,8 @@ def write_text(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """Make a folder to fill, which gets its name when all is done and is removed when something goes wrong.
-
-    Raises `OutputError` when there is one of that name that holds something, or it cannot be written.
+    """Give a temporary folder to fill, which is renamed to `out` when all is done and removed when something goes
+    wrong. Raises `OutputError` when `out` exists and is not empty, or cannot be written.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} is there already; give another --out")
@@ -112,7 +110,9 @@ def new_folder(out: Path) -> Iterator[Path]:
 
 
 def plain_files(folder: Path) -> list[Path]:
-    """List the files directly in a folder, in order: no links, and none of a folder that is a link or is not there."""
+    """List the files directly in a folder, sorted; links are left out, and a folder that is a link or does not exist
+    has none.
+    """
     if folder.is_symlink() or not folder.is_dir():
         return []
     with os.scandir(folder) as entries:
@@ -120,15 +120,14 @@ def plain_files(folder: Path) -> list[Path]:
 
 
 def unfinished_name(name: str) -> str | None:
-    """The name that a temporary file of `write_atomically` would have got; None for the name of another file."""
+    """Return the name that a temporary file of `write_atomically` would have got; None for any other file."""
     found = _TEMPORARY.fullmatch(name)
     return found[1] if found else None
 
 
 def remove_temporary_files(folder: Path, is_ours: Callable[[str], bool]) -> None:
-    """Remove what a killed process left half-written directly in this folder. The caller holds the folder's lock.
-
-    `is_ours`: whether we write files of a name.
+    """Remove what a killed process left half-written directly in this folder, whose lock the caller holds. `is_ours`
+    tells whether this program writes files of a name.
     """
     for path in plain_files(folder):
         name = unfinished_name(path.name)
@@ -138,9 +137,9 @@ def remove_temporary_files(folder: Path, is_ours: Callable[[str], bool]) -> None
 
 @contextlib.contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """Hold the run folder for this process. Raises `OutputError` when another one has it. A kill lets go of it.
-
-    A folder that was made for the block is removed again when the block fails and has written nothing.
+    """Lock the run folder for this process during a `with` block. Raises `OutputError` when another one has it. A kill
+    releases the lock. A folder that was made for the block is removed again when the block fails and has written
+    nothing.
     """
     is_new = not folder.exists()
     with output_errors(folder):
@@ -159,7 +158,7 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a process holds the run folder now."""
+    """Tell whether a process has locked the run folder now."""
     try:
         descriptor = os.open(folder / LOCK, os.O_RDONLY)
     except OSError:
@@ -174,13 +173,15 @@ def is_held(folder: Path) -> bool:
 
 
 def sha256_of(path: Path) -> str:
-    """Hex digest of the SHA-256 of a file's bytes."""
+    """Return the SHA-256 of a file's bytes, in hex."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def what_is_wrong(folder: Path, entry: FileEntry) -> str:
-    """Say why a file of a folder is not the one of its entry; empty when it is. The file is read to its end."""
+    """Say why a file of a folder differs from its entry in a manifest; empty when it does not. The whole file is
+    read.
+    """
     path = folder / entry.path
     try:
         if not path.is_file():

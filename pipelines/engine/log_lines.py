@@ -16,24 +16,24 @@ TEXT, JSON = "text", "json"
 
 
 def is_json() -> bool:
-    """Whether lines are JSON, for programs."""
+    """Tell whether log lines are JSON, for programs."""
     return os.environ.get(VARIABLE) == JSON
 
 
 def shows_bars() -> bool:
-    """Whether stderr is a terminal, so that progress bars are drawn."""
+    """Tell whether stderr is a terminal, so that progress bars are drawn."""
     return sys.stderr.isatty() and not is_json()
 
 
 def json_line(event: str, said: str, level: int = logging.INFO, **fields: Any) -> str:
-    """An event as a line of JSON, with the time in UTC."""
+    """Return an event as a line of JSON, with the time in UTC."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     line = {"time": now, "level": logging.getLevelName(level).lower(), "event": event, **fields, "message": said}
     return json.dumps(line, ensure_ascii=False)
 
 
 def print_line(event: str, said: str, level: int = logging.INFO, **fields: Any) -> None:
-    """Print an event on stderr: for people as a sentence, in a file with the time by this machine's clock."""
+    """Print an event on stderr: for people as a sentence, in a file with this machine's local time."""
     if is_json():
         text = json_line(event, said, level, **fields)
     else:
@@ -42,7 +42,7 @@ def print_line(event: str, said: str, level: int = logging.INFO, **fields: Any) 
 
 
 def choose_format(name: str) -> None:
-    """Choose the format of lines for this process and those that it starts; what is logged takes the same format."""
+    """Choose the format of log lines for this process and those that it starts."""
     os.environ[VARIABLE] = name
     if is_json():
         logging.getLogger().addHandler(_AsJson(level=NOTICE))

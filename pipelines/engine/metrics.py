@@ -1,4 +1,4 @@
-"""Write a stage's counters for Prometheus, in a file for the textfile collector of its node exporter."""
+"""Write a stage's counters in a file for the textfile collector of Prometheus' node exporter."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _COUNTERS = {
 def write_metrics(
     path: Path, labels: Mapping[str, str], done: int, total: int, counters: Mapping[str, int], rows: Mapping[str, int]
 ) -> None:
-    """Write a stage's figures, each with `labels`, in place of the earlier ones.
+    """Write a stage's figures, each with `labels`, replacing earlier ones.
 
-    `done`, `total`: items. `counters`: of all its workers together. `rows`: by kind. All are gauges, since they begin
-    anew with each start of a stage. It is a courtesy: a full disk ends no run here, and without `prometheus_client`,
-    which the core does not bring, nothing is written.
+    `done` and `total` count items, `counters` are of all workers together, `rows` are by kind. All are gauges, since
+    they restart with each start of a stage. A full disk does not stop the run, and without the optional
+    `prometheus_client` nothing is written.
     """
     try:
         from prometheus_client import CollectorRegistry, Gauge, write_to_textfile

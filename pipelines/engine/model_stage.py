@@ -1,4 +1,4 @@
-"""Run stages that ask a model: a data set says what is done with one item, the engine does it for all of them."""
+"""Run stages that ask a model: a data set says what is done with one item, and the engine does it for all items."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStage:
-    """A stage that asks a model about each of its items; it can stand as a `Stage.run`."""
+    """A stage that asks a model about each of its items; it can be used as `Stage.run`."""
 
     name: str
     """Name of the line of the books in which an item can fail."""
@@ -52,7 +52,7 @@ class ModelStage:
         run_pipeline(work, run.folder, run.shards, run.arguments, config.schedule.patience)
 
     def kinds(self, result: ItemResult) -> Iterator[str]:
-        """The kinds of the rows that are counted; the stage's name for rows without one."""
+        """Yield the kind of each row that is counted, or the stage's name for rows without one."""
         table, *columns = self.counted
         for row in result.rows.get(table, ()):
             yield next((kind for kind in (getattr(row, column) for column in columns) if kind is not None), self.name)
@@ -60,7 +60,7 @@ class ModelStage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelWork:
-    """What a worker needs to know of a run. It can be pickled."""
+    """What a worker needs to know of a run, in a form that can be pickled."""
 
     stage: ModelStage
     folder: str
@@ -71,13 +71,12 @@ class ModelWork:
     """Name of the preset."""
 
     def ledger(self) -> Ledger:
-        """The run's ledger. Nothing is opened before its first use."""
+        """Return the run's ledger. Nothing is opened before its first use."""
         return open_ledger(self.config.ledger, Path(self.folder) / LEDGER, run=self.run_id)
 
     async def client(self, link: LimitsLink | None = None) -> ModelClient:
-        """A client connected to ledger and model. It fails at once when one of them is not there.
-
-        `link`: the link to the process that holds the limits, where several workers share them.
+        """Return a client connected to ledger and model, failing at once when one of them cannot be reached. `link`
+        connects to the process that holds the limits, where several workers share them.
         """
         ledger = self.ledger()
         client = ModelClient(self.config.client, ledger, link)
@@ -89,7 +88,7 @@ class ModelWork:
         return client
 
     def shared(self, client: ModelClient) -> dict[str, Any]:
-        """The values for the fields of a `RunContext`."""
+        """Return the values for the fields of a `RunContext`."""
         model = self.config.model
         return {
             "run_id": self.run_id,
@@ -113,13 +112,13 @@ class RunContext:
     client: Client
 
     def asker(self, meter: Meter, style: Style = "chat", *, priority: int = 0) -> Asker:
-        """An asker of this model under the run's seed. `meter` counts the calls of one item."""
+        """Return a client of this model under the run's seed; `meter` counts the calls of one item."""
         return Asker(client=self.client, model=self.model, style=style, seed=self.seed, meter=meter, priority=priority)
 
     def provenance(
         self, source_id: str, prompt_version: str, call_keys: Sequence[str] = (), *, retriever: str = ""
     ) -> Provenance:
-        """The provenance of a row that was made from this source."""
+        """Return the provenance of a row that was made from this source."""
         return Provenance(
             run_id=self.run_id,
             source_id=source_id,
@@ -132,9 +131,8 @@ class RunContext:
 
 
 async def check_servers(config: RunConfig) -> None:
-    """Check that the model server answers and admits us. Raises `ProviderError` and its kinds when it does not.
-
-    A shared ledger that is not there is an `OutputError`.
+    """Check that the model server answers and accepts the key. Raises the kinds of `ProviderError` when it does not,
+    and `OutputError` for a shared ledger that cannot be reached.
     """
     await check_ledger(config.ledger)
     async with aclosing(ModelClient(config.client)) as client:
@@ -142,13 +140,17 @@ async def check_servers(config: RunConfig) -> None:
 
 
 def failed_row(at: str, uid: str, error: TrailforgeError, payload: object) -> RejectedRow:
-    """The row of `rejected/` that stands for what a failed call left unmade. `payload`: as plain values."""
+    """Return the row of `rejected/` for an item that failed with this error. `payload` is what is stored of it, as
+    plain values.
+    """
     against = Verdict(keep=False, reason=error.reason, score=0.0, detail=str(error))
     return rejected_row(at, uid, against, payload)
 
 
 def rejected_row(at: str, uid: str, verdict: Verdict, payload: object) -> RejectedRow:
-    """The row of `rejected/` for an item with this verdict against it. `payload`: as plain values."""
+    """Return the row of `rejected/` for an item with this verdict. `payload` is what is stored of it, as plain
+    values.
+    """
     return RejectedRow(
         uid=uid,
         stage=at,

@@ -1,4 +1,4 @@
-"""Run the items of shards, each shard once, on any worker, however often one is killed.
+"""Run the items of shards, each shard exactly once, on any worker, however often one is killed.
 
 A worker runs the items of all its shards on one event loop and writes each shard when its last item is done. The
 DoFn of every pipeline is in this module, which alone turns an error into a `failed` row.
@@ -149,7 +149,9 @@ def _check_finished(folder: Path, shards: Sequence[Shard]) -> None:
 
 
 class RunShards(beam.DoFn):
-    """Runs shards: all of a bundle at once on one event loop, so that the server does not idle at a shard's end."""
+    """Runs shards: all those of a Beam bundle at once on one event loop, so that the server is not idle at a shard's
+    end.
+    """
 
     def __init__(self, work: ModelWork, folder: str, attempt: str = "") -> None:
         """`attempt`: stop when another one begins; without a name, never."""
@@ -167,7 +169,7 @@ class RunShards(beam.DoFn):
             self._worker = self._noting(_Worker.open(self._work, self._folder, self._attempt))
 
     def process(self, shard: Shard) -> None:
-        """Start the items of a shard."""
+        """Start the items of a shard on the event loop."""
         assert self._worker is not None
         self._running.append(asyncio.run_coroutine_threadsafe(self._worker.run_shard(shard), self._loop.loop))
 
@@ -207,7 +209,7 @@ _opening = threading.Lock()
 
 
 def run_shard_here(work: ModelWork, folder: Path, attempt: str, of_driver: str, shard: Shard) -> str:
-    """Run a shard in a task of Dask, as `RunShards` does. `of_driver`: the machine of the run's command."""
+    """Run a shard in a Dask task, as `RunShards` does. `of_driver` is the machine of the run's command."""
     try:
         check_one_machine(of_driver, work.config.ledger)
         here = _share(work, folder, attempt)
@@ -375,7 +377,7 @@ def write_shard(work: ModelWork, folder: Path, shard: Shard, results: Sequence[I
 
 
 def has_refused_prompt(result: ItemResult) -> bool:
-    """Whether a server refused a prompt of the item, so that something of it was not made."""
+    """Tell whether a server refused a prompt of the item, so that something of it was not made."""
     return any(row.reason == PromptRefused.reason for row in result.rows.get("rejected", ()))
 
 

@@ -1,4 +1,4 @@
-"""Show how far a run is: each worker writes its counters to a small file, and readers add them up and show them.
+"""Show the progress of a run: each worker writes its counters to a small file, and readers add them up.
 
 Counters are in files and not in memory, since workers may be other processes on other machines that share only the
 run's folder.
@@ -59,16 +59,15 @@ _LEFT = ".left.json"
 
 
 class ProgressFile:
-    """One worker's counters on disk, and its sign of life: every write changes the file."""
+    """One worker's counters on disk, which are also its sign of life, since every write changes the file."""
 
     def __init__(self, run_folder: Path) -> None:
         self._path = run_folder / FOLDER / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
         self._last = ""
 
     def write(self, counters: Mapping[str, int], trouble: str = "") -> None:
-        """Write the counters, or only the time where they are the same. A full disk does not end the run.
-
-        `trouble`: the last message of a server that the worker waits for.
+        """Write the counters, or only the time where they are unchanged. A full disk does not end the run. `trouble` is
+        the last error message of a server that the worker waits for.
         """
         text = json.dumps({**counters, **({_TROUBLE: trouble} if trouble else {})})
         temporary = self._path.with_suffix(".new")
@@ -85,8 +84,9 @@ class ProgressFile:
         self._last = text
 
     def close(self, counters: dict[str, int] | None = None) -> None:
-        """Write the last counters of a worker that leaves, so that no driver misses it. None: those that were
-        written."""
+        """Write the last counters of a worker that leaves, so that no driver takes it for lost; with None those that
+        were written before.
+        """
         if counters is not None:
             self.write(counters)
         with contextlib.suppress(OSError):
@@ -98,9 +98,9 @@ _STEP = "step "
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Counts the steps that a stage without a model takes with its items, before any shard is finished.
+    """Counts how many items have passed each step of a stage without a model, before any shard is finished.
 
-    It is shipped to them with their functions; all threads of a process count together.
+    It is sent to the workers with their functions; all threads of a process count together.
     """
 
     folder: Path
@@ -108,7 +108,9 @@ class Steps:
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def count(self, step: str, number: int = 1, *, at_once: bool = False) -> None:
-        """Count that so many more items have taken a step, such as `judged`. `at_once`: write it now, not soon."""
+        """Count that `number` more items have passed a step, such as `judged`. `at_once` writes it now and not a little
+        later.
+        """
         with _lock:
             here = _steps_here.setdefault(self.name, _StepsHere(ProgressFile(self.folder)))
             here.counters[_STEP + step] += number
@@ -134,7 +136,9 @@ _steps_here: dict[str, _StepsHere] = {}
 
 
 def live_files(run_folder: Path) -> Iterator[tuple[Path, int]]:
-    """The files of workers that have not left, and when each last changed, in ns of its machine's clock."""
+    """Yield the files of workers that have not left, with the time of their last change in ns of their machine's
+    clock.
+    """
     for path in (run_folder / FOLDER).glob("*.json"):
         if not path.name.endswith(_LEFT):
             with contextlib.suppress(OSError):
@@ -142,12 +146,12 @@ def live_files(run_folder: Path) -> Iterator[tuple[Path, int]]:
 
 
 def is_paying(path: Path) -> bool:
-    """Whether a progress file is of a worker that asks a model."""
+    """Tell whether a progress file is of a worker that calls a model."""
     return _PAID in _read(path)
 
 
 def read_progress(run_folder: Path) -> Counter[str]:
-    """The counters, summed over all workers."""
+    """Return the counters, summed over all workers."""
     total: Counter[str] = Counter()
     for written in _written(run_folder):
         total.update({name: count for name, count in written.items() if isinstance(count, int)})
@@ -155,7 +159,7 @@ def read_progress(run_folder: Path) -> Counter[str]:
 
 
 def read_trouble(run_folder: Path) -> str:
-    """The last message of a server that a worker waits for; empty when none waits."""
+    """Return the last error message of a server that a worker waits for; empty when none waits."""
     return next((str(written[_TROUBLE]) for written in _written(run_folder) if written.get(_TROUBLE)), "")
 
 
@@ -173,7 +177,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def row_kinds(counters: Counter[str]) -> Counter[str]:
-    """The counters of rows, by kind."""
+    """Return the counters of rows, by kind."""
     return Counter(
         {name: count for name, count in counters.items() if name not in OPERATIONAL and not name.startswith(_STEP)}
     )
@@ -186,7 +190,7 @@ def describe_steps(counters: Counter[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """The time at which the counting process began, and the shards that were finished before it."""
+    """When the counting process began, and which shards were finished before it."""
 
     at: float
     """Time in seconds since 1970."""
@@ -195,8 +199,9 @@ class Begun:
 
 
 def begin_progress(run_folder: Path, finished: Iterable[str]) -> None:
-    """Remove the counters of earlier processes, and note which shards they had finished. A full disk ends no run
-    here."""
+    """Remove the counters of earlier processes, and store which shards they had finished. A full disk does not stop the
+    run.
+    """
     folder = run_folder / FOLDER
     for path in plain_files(folder):
         if re.fullmatch(NAMES, path.name):
@@ -209,7 +214,7 @@ def begin_progress(run_folder: Path, finished: Iterable[str]) -> None:
 
 
 def read_begun(run_folder: Path) -> Begun | None:
-    """Read the note of `begin_progress`; None when there is none."""
+    """Read what `begin_progress` stored; None when there is nothing."""
     try:
         note = parse_json((run_folder / FOLDER / _BEGUN).read_bytes())
         return Begun(at=float(note["at"]), finished=frozenset(note["finished"]))
@@ -231,10 +236,10 @@ def show_progress(
     counts_items: bool,
     report: Callable[[float], None] | None = None,
 ) -> Iterator[None]:
-    """Show the progress of a stage until the block ends.
+    """Show the progress of a stage during a `with` block.
 
-    `unit`: what its items are called. `counts_items`: its workers count them as they go; else those of finished shards
-    are shown. `report` gets the percentage that is done, now and then.
+    `unit` is what its items are called. `counts_items` says that workers count items as they go; else those of finished
+    shards are shown. `report` receives the percentage done.
     """
     watch = _Watch(folder, unit, shards, counts_items, report)
     watcher = threading.Thread(target=watch.run, name="trailforge-progress", daemon=True)
@@ -261,16 +266,18 @@ class _Lines:
 
 
 def count_shown(items: Iterable[Any], what: str, total: int) -> Iterable[Any]:
-    """Pass the items on, and count them on the terminal."""
+    """Yield the items, and count them on the terminal."""
     console = Console(stderr=True)
     return track(items, what, total=total, console=console, disable=not shows_bars())
 
 
 @contextlib.contextmanager
 def show_parts() -> Iterator[Callable[[str, int, int], None]]:
-    """Show work in parts: the block calls what it gets with a part's name, how much is done, and of how much.
+    """Show work in parts: the `with` block calls the function it gets with a part's name, how much is done, and of how
+    much.
 
-    A bar for each part on a terminal; else a line when a part begins and, where it got on, one every half minute.
+    On a terminal each part has a bar; elsewhere a line is printed when a part begins and then, while it progresses,
+    every half minute.
     """
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()

@@ -39,7 +39,7 @@ def beam_options(runner: str = LOCAL, options: Sequence[str] = ()) -> tuple[str,
 
 
 def check_runner(arguments: Sequence[str]) -> None:
-    """Check that something listens where the job service or the scheduler should be. Raises `ClusterError`."""
+    """Check that a job service or scheduler listens where the command line says. Raises `ClusterError`."""
     what, endpoint = "scheduler of Dask" if is_dask(arguments) else "job service", dask_address(arguments)
     if not is_local(arguments) and not is_dask(arguments):
         endpoint = _job_endpoint(arguments)
@@ -53,19 +53,21 @@ def check_runner(arguments: Sequence[str]) -> None:
 
 
 def telling_line(error: BaseException) -> str:
-    """The line of a runner's error that tells most: the details of a gRPC error, else the last line with a text."""
+    """Return the most informative line of a runner's error: the details of a gRPC error, else the last line with
+    text.
+    """
     lines = [line.strip() for line in str(error).splitlines() if any(map(str.isalpha, line))]
     details = [line.partition("=")[2].strip() for line in lines if line.startswith("details =")]
     return (details or lines or [type(error).__name__])[-1][:300]
 
 
 def is_local(arguments: Sequence[str]) -> bool:
-    """Whether a command line names the runner of this process."""
+    """Tell whether a command line names the runner of this process."""
     return f"--runner={LOCAL}" in arguments
 
 
 def is_dask(arguments: Sequence[str]) -> bool:
-    """Whether a command line names Dask's runner."""
+    """Tell whether a command line names Dask's runner."""
     return f"--runner={DASK}" in arguments
 
 
@@ -75,7 +77,7 @@ def dask_address(arguments: Sequence[str]) -> str:
 
 
 def has_one_worker(arguments: Sequence[str]) -> bool:
-    """Whether a command line names the runner of this process, with no option that gives it more workers."""
+    """Tell whether a command line names the runner of this process, with no option that gives it more workers."""
     return tuple(arguments) == beam_options()
 
 

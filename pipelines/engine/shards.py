@@ -1,8 +1,8 @@
-"""Define shards, the unit of work, and what they leave on disk.
+"""Define shards, the unit of work, and the files that they leave on disk.
 
 A shard is a file of input items. Its name holds the hash of the items and of the configuration. The worker that runs
 it writes its tables and, last, its *receipt* (`shards/NAME.json`). A shard with a receipt is not run again; without
-one its files are made anew, from the ledger and so at no cost, byte for byte the same.
+one its files are made again, from the ledger and so at no cost, byte for byte the same.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportCount:
-    """Counts of how often searches bring the documents that answers rest on. Both numbers add up over items."""
+    """Counts of how often searches find the documents that answers rest on; both numbers add up over items."""
 
     questions: int = 0
     """Number of questions that were searched for and whose supporting documents are known."""
@@ -69,7 +69,7 @@ class SupportCount:
 
     @property
     def warning(self) -> str:
-        """A sentence for people where searches were in vain throughout; empty where they were not."""
+        """Return a warning where no search found any such document; empty otherwise."""
         if self.found or not self.questions:
             return ""
         of_them = "the one question" if self.questions == 1 else f"any of {self.questions:,} questions"
@@ -81,7 +81,7 @@ class SupportCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What a finished shard wrote, and what it cost."""
+    """What a finished shard wrote, and what it cost; it is stored as the shard's receipt."""
 
     shard: str
     files: tuple[FileEntry, ...]
@@ -96,7 +96,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemResult:
-    """The result of one item: rows by table, its line in the books, its cost."""
+    """The result of one item: rows by table, counts by stage, and cost."""
 
     rows: Mapping[str, Sequence[Any]]
     stages: tuple[StageCount, ...]
@@ -116,7 +116,7 @@ def write_table(folder: Path, table: str, name: str, record: type, rows: Sequenc
 
 
 def write_receipt(folder: Path, receipt: Receipt) -> None:
-    """Write the receipt that says a shard is finished."""
+    """Write the receipt that marks a shard as finished."""
     write_text(folder / RECEIPTS / f"{receipt.shard}.json", json.dumps(to_dict(receipt), indent=1))
 
 
@@ -131,9 +131,8 @@ def finish_shard(
     shards: tuple[Shard, ...] = (),
     support: SupportCount | None = None,
 ) -> None:
-    """Write rows, by table, in files of the shard's name, then its receipt.
-
-    `files`: those that the shard wrote otherwise. `shards`: those that the next stage is to run.
+    """Write rows, by table, in files of the shard's name, then its receipt. `files` were written by other means;
+    `shards` are those that the next stage is to run.
     """
     written = [  # a table without rows has no record, and none is asked for
         write_table(folder, table, shard.name, type(next(iter(each), None)), each) for table, each in rows.items()
@@ -151,7 +150,7 @@ def finish_shard(
 
 
 def missing_shards(folder: Path, shards: Sequence[Shard]) -> list[Shard]:
-    """The shards that are not finished."""
+    """Return the shards that are not finished."""
     return [shard for shard in shards if finished_receipt(folder, shard) is None]
 
 
@@ -163,7 +162,9 @@ def drop_receipts(folder: Path, shards: Iterable[Shard]) -> None:
 
 
 def finished_receipt(folder: Path, shard: Shard) -> Receipt | None:
-    """The receipt of a shard; None when it is not finished, or was made of other files. Raises as `load_receipt`."""
+    """Return the receipt of a shard; None when it is not finished, or was made of other files. Raises what
+    `load_receipt` raises.
+    """
     if not receipt_path(folder, shard).exists():
         return None
     receipt = read_receipt(folder, shard)
@@ -171,7 +172,7 @@ def finished_receipt(folder: Path, shard: Shard) -> Receipt | None:
 
 
 def read_receipt(folder: Path, shard: Shard) -> Receipt:
-    """The receipt of a shard that was run. Raises as `load_receipt`."""
+    """Return the receipt of a shard that was run. Raises what `load_receipt` raises."""
     return load_receipt(receipt_path(folder, shard))
 
 
@@ -184,7 +185,7 @@ def load_receipt(path: Path) -> Receipt:
 
 
 def support_in(folder: Path) -> SupportCount:
-    """Add up whether the searches of a finished run brought supporting documents. Raises as `load_receipt`."""
+    """Add up how often the searches of a finished run found supporting documents. Raises what `load_receipt` raises."""
     return sum((load_receipt(path).support for path in receipts_in(folder)), start=SupportCount())
 
 
@@ -194,10 +195,10 @@ def receipts_in(folder: Path) -> list[Path]:
 
 
 def receipt_path(folder: Path, shard: Shard) -> Path:
-    """The path of a shard's receipt once it is finished."""
+    """Return the path of a shard's receipt once it is finished."""
     return folder / RECEIPTS / f"{shard.name}.json"
 
 
 def file_entry(folder: Path, path: Path, rows: int) -> FileEntry:
-    """The line that receipt and manifest have for a file."""
+    """Return the entry of a file in receipt and manifest."""
     return FileEntry(path=path.relative_to(folder).as_posix(), rows=rows, sha256=sha256_of(path))

@@ -1,4 +1,4 @@
-"""Carry errors of workers to the driver by notes in the run's folder, since runners pass on text at best."""
+"""Bring errors of workers to the driver by notes in the run's folder, since runners pass on text at best."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ T = TypeVar("T")
 
 
 def noting(folder: Path, function: Callable[..., T], *, several: bool = False) -> Callable[..., T]:
-    """Wrap a function for a worker: a typed error is noted in the run's folder, since runners pass on text at best.
-
-    `several`: the function gives an iterable, which may raise an error, too, while it is read.
+    """Wrap a function for a worker so that an error of ours is noted in the run's folder before it is raised. `several`
+    says that the function returns an iterable, which may also raise while it is read.
     """
 
     def noted(element: Any, *more: Any) -> Any:
@@ -51,7 +50,7 @@ def note_error(folder: Path, error: TrailforgeError) -> None:
 
 
 def noted_error(folder: Path) -> TrailforgeError | None:
-    """The first error that was noted, by the clocks of the machines that noted it; None when there is none."""
+    """Return the first noted error, by the clocks of the machines that noted it; None when there is none."""
     if folder in _errors_here:
         return _errors_here.pop(folder)
     return next(iter(read_notes(folder)), None)
@@ -71,7 +70,7 @@ def read_notes(folder: Path) -> list[TrailforgeError]:
 
 
 def clear_errors(folder: Path) -> None:
-    """Remove the notes of an earlier try."""
+    """Remove the error notes of an earlier attempt."""
     _errors_here.pop(folder, None)
     for path in _notes(folder):
         path.unlink(missing_ok=True)

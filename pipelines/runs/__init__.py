@@ -1,5 +1,6 @@
-"""All that concerns a run's folder: its settings, the intake of inputs, the books, the manifest, verification and
-status."""
+"""Everything that concerns a run's folder: its settings, the intake of inputs, counts by stage, the manifest,
+verification and status.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Keep the books of a run: for every stage inputs = accepted + rejected(reason) + failed(reason)."""
+"""Count the items of a run: for every stage, inputs = accepted + rejected(reason) + failed(reason)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def stage(
     rejected: Iterable[str] = (),
     failed: Iterable[str] = (),
 ) -> StageCount:
-    """Make a line of the books from the reasons against items: one reason for each rejected or failed item."""
+    """Return the counts of a stage; `rejected` and `failed` have one reason for each such item."""
     return StageCount(
         name=name,
         inputs=inputs,
@@ -28,7 +28,7 @@ def stage(
 
 
 def add_up(books: Iterable[tuple[StageCount, ...]]) -> tuple[StageCount, ...]:
-    """Sum the books of many items or shards, stages in the order in which they first appear."""
+    """Sum the counts of many items or shards; stages come in the order in which they first appear."""
     lines: dict[str, list[StageCount]] = {}
     for book in books:
         for line in book:
@@ -46,7 +46,7 @@ def add_up(books: Iterable[tuple[StageCount, ...]]) -> tuple[StageCount, ...]:
 
 
 def check_balance(stages: Iterable[StageCount]) -> None:
-    """Raise `CountMismatch` naming the first stage that does not balance."""
+    """Raise `CountMismatch` naming the first stage whose counts do not add up."""
     for line in stages:
         if line.balance:
             raise CountMismatch(f"stage {line.name}: {line.inputs} in, {line.inputs - line.balance} accounted for")

@@ -1,8 +1,8 @@
-"""Write a finished run anew in few large files: the same rows in the same order, with a manifest of their own.
+"""Rewrite a finished run in few large files: the same rows in the same order, with a manifest of their own.
 
 Files of neighbouring shards become one, the same ones in every table, so that what belongs together still has one
 name. Receipts add up as before, and `verify` checks the copy as it checks the run. The copy has no ledger, and no run
-goes on in it.
+continues in it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STEM = re.compile(r"(part-\d{5,})-[0-9a-f]{12}(?P<kind>(?:-[a-z]+)?)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """What a compaction made."""
+    """The result of a compaction."""
 
     manifest: Manifest
     before: int
@@ -51,9 +51,9 @@ class Compacted:
 def compact_run(folder: Path, out: Path, *, large: int = LARGE) -> Compacted:
     """Write a finished run to `out`, which must not exist or be empty, in files of about `large` bytes.
 
-    Until all is written nothing stands at `out`. Raises `InvalidInput` for a run that is not finished, is a curated
-    data set, or holds files of several versions, `CountMismatch` for receipts that are missing, `OutputError` when
-    something is in the way.
+    Nothing stands at `out` until all is written. Raises `InvalidInput` for a run that is not finished, is a curated
+    data set, or has files of several versions, `CountMismatch` for missing receipts, and `OutputError` when files are
+    in the way.
     """
     manifest, settings = finished_run(folder)
     if is_curated(settings):

@@ -1,4 +1,6 @@
-"""A run's configuration: read from a preset, hashed for what decides the rows, kept whole in the run's folder."""
+"""A run's configuration: read from a preset, hashed over what decides the rows, and stored whole in the run's
+folder.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ G = TypeVar("G", bound="GraphRunConfig")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """The model that a run asks: its name, its server, and what it costs."""
+    """The model that a run calls: its name, its server, and its prices."""
 
     name: str = "Qwen/QwQ-32B"
     """The model's name, as the server knows it. It is part of every ledger key, so the same model may move to
@@ -70,7 +72,7 @@ class ModelConfig:
 
     @property
     def prices(self) -> Prices:
-        """The model's prices, as `Meter.usage` takes them."""
+        """Return the model's prices, as `Meter.usage` takes them."""
         return Prices(
             prompt_per_million=self.prompt_price_per_million,
             completion_per_million=self.completion_price_per_million,
@@ -79,12 +81,13 @@ class ModelConfig:
 
     @property
     def urls(self) -> list[str]:
-        """The URLs of the servers, one for each."""
+        """Return the URLs of the servers, one for each."""
         return split_urls(self.url)
 
     def client(self, caps: Caps, capped_at: Prices | None = None) -> ClientConfig:
-        """The settings of a `ModelClient` for this model. `capped_at`: the prices at which a cap on cost counts
-        tokens; None: the model's own."""
+        """Return the settings of a `ModelClient` for this model. `capped_at` are the prices by which a cap on cost
+        counts tokens; None means the model's own.
+        """
         return ClientConfig(
             base_url=self.url,
             model=self.name,
@@ -103,7 +106,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleConfig:
-    """The settings of how much of a run is under way at a time."""
+    """How many items and calls of a run are under way at a time, and how long to wait for them."""
 
     questions_in_flight: int = 256
     """Questions that a worker handles at a time. A search asks for little more than one call at a time: four
@@ -129,13 +132,13 @@ class ScheduleConfig:
 
     @property
     def patience(self) -> Patience:
-        """How long a driver waits for workers, as `watching` takes it."""
+        """Return how long a driver waits for workers, as `watching` takes it."""
         return Patience(start_s=self.worker_start_s, silence_s=self.worker_silence_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputConfig:
-    """The settings of how rows are cut into shards and written."""
+    """How rows are cut into shards and written."""
 
     shard_size: int = SHARD_SIZE
     """Number of questions in a shard."""
@@ -143,8 +146,9 @@ class OutputConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardConfig:
-    """What the card says that a run cannot know of itself. Licences are given as hubs name them (`apache-2.0`), or
-    in words."""
+    """What the card says that a run cannot know by itself. Licences are given by their names on hubs (`apache-2.0`), or
+    in words.
+    """
 
     model_licence: str = ""
     """Licence of the model, where it is not the embedded one; empty: not told, as in the fields below."""
@@ -182,12 +186,13 @@ class RunConfig(ABC):
 
     @property
     def client(self) -> ClientConfig:
-        """The settings of a `ModelClient` for this run: model, caps and prices."""
+        """Return the settings of a `ModelClient` for this run: model, caps and prices."""
         return replace(self.model.client(self.caps), redo=self.redo)
 
     def row_settings(self) -> dict[str, Any]:
-        """The settings that decide the rows: all but where model and ledger are, how much runs and may be spent, and
-        the card."""
+        """Return the settings that decide the rows: all but the addresses of model and ledger, concurrency, caps, and
+        the card.
+        """
         content = to_dict(self)
         del content["caps"]
         del content["card"]
@@ -210,59 +215,61 @@ class RunConfig(ABC):
 
     @property
     def needs_decompositions(self) -> bool:
-        """Whether every question has to come with a gold decomposition."""
+        """Tell whether every question must come with a gold decomposition."""
         return False
 
     @property
     @abstractmethod
     def prompt_version(self) -> str:
-        """Hash of the prompts in use; empty: the data set has none."""
+        """Return a hash of the prompts in use; empty: the data set has none."""
 
     @property
     @abstractmethod
     def records(self) -> tuple[type, ...]:
-        """The record classes whose schemas decide the rows."""
+        """Return the record classes whose schemas affect the rows."""
 
     @property
     def reply_limits(self) -> dict[str, int]:
-        """The most tokens of a reply, thoughts included, for each kind of call, by the name of its setting. Empty:
-        no model is asked."""
+        """Return the maximal number of tokens of a reply, thoughts included, for each kind of call, by the name of its
+        setting. Empty when no model is called.
+        """
         return {}
 
     @property
     def longest_reply(self) -> int:
-        """The most tokens that any call may ask for."""
+        """Return the largest number of tokens that any call may ask for."""
         return max(self.reply_limits.values(), default=0)
 
     @property
     def longest_call(self) -> int:
-        """Tokens of prompt and reply of the longest call, as far as they can be known before a run."""
+        """Return the tokens of prompt and reply of the longest call, as far as they can be known before a run."""
         return self.longest_reply
 
     @property
     def thought_settings(self) -> tuple[str, ...]:
-        """Names of settings whose value 0 is wrong for a reasoning model: stop strings are then sent, which can end
-        its thoughts."""
+        """Return the names of settings whose value 0 is wrong for a reasoning model, since stop strings are then sent,
+        which can end its thoughts.
+        """
         return ()
 
     @property
     def encoder_name(self) -> str | None:
-        """Name of the sentence encoder; None when the run needs none."""
+        """Return the name of the sentence encoder; None when the run needs none."""
         return None
 
     @property
     def passage_prefix(self) -> str:
-        """The text that the sentence encoder wants before a passage."""
+        """Return the text that the sentence encoder needs before a passage."""
         return ""
 
     @property
     def call_style(self) -> Literal["chat", "completion"]:
-        """How the model is asked: by chat messages or by plain text to complete."""
+        """Return how the model is called: with chat messages, or with plain text to complete."""
         return "chat"
 
     @property
     def hash(self) -> str:
-        """A hash of 12 hex digits over `row_settings`."""
+        """Return a hash of 12 hex digits over `row_settings`."""
         text = json.dumps(self.row_settings(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -279,16 +286,16 @@ class GraphRunConfig(RunConfig):
     the rows."""
 
     def row_settings(self) -> dict[str, Any]:
-        """The settings that decide the rows; for the graph, its content and not its place."""
+        """Return the settings that decide the rows, with the graph's content in place of its path."""
         content = RunConfig.row_settings(self)
         del content["kg"]
         return content
 
     def on_graph(self: G, kg: Path | None) -> G:
-        """The configuration with this graph instead of the preset's. Every byte of it is checked here, so that workers
-        open it without checking.
+        """Return the configuration with this graph instead of the preset's.
 
-        Raises `InvalidInput` when there is none, and as `KgStore.open` and `KgStore.check_once`.
+        Every byte of it is checked here, so that workers open it without checking. Raises `InvalidInput` when there is
+        none, and what `KgStore.open` and `KgStore.check_once` raise.
         """
         from trailforge.retrieval.kg import MANIFEST, KgStore
 
@@ -302,8 +309,8 @@ class GraphRunConfig(RunConfig):
 def read_config(record: type[C], content: dict[str, Any], *, source: str) -> C:
     """Make a configuration from a preset's sections. Raises `InvalidInput` naming the preset and the field.
 
-    What is left out, at any depth, keeps the default of its class. The section `server` is no part of a run: where and
-    how the model is served does not change a row.
+    What is left out, at any depth, keeps the default of its class. The section `server` does not belong to a run: how
+    the model is served does not change a row.
     """
     preset_server(content, source=source)
     run = {name: section for name, section in content.items() if name != "server"}
@@ -311,13 +318,14 @@ def read_config(record: type[C], content: dict[str, Any], *, source: str) -> C:
 
 
 def preset_server(content: dict[str, Any], *, source: str) -> VllmConfig | None:
-    """Read the section `server` of a preset; None without one. Raises as `read_config`."""
+    """Read the section `server` of a preset; None without one. Raises what `read_config` raises."""
     return _read(VllmConfig, content["server"], source) if "server" in content else None
 
 
 def server_config(content: dict[str, Any], *, source: str, record: type[RunConfig]) -> tuple[VllmConfig, str]:
-    """Read a preset's model server, and the name that the preset's calls have for the model. Raises as
-    `read_config`."""
+    """Return a preset's model server, and the name of the model in the preset's calls. Raises what `read_config`
+    raises.
+    """
     config, server = read_config(record, content, source=source), preset_server(content, source=source)
     if server is None:
         raise InvalidInput("the preset has no section 'server', so there is nothing to serve", file=source)

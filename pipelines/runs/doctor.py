@@ -1,4 +1,4 @@
-"""Check that everything a run needs is there. Each check looks at one thing, says what it found, and how to mend it.
+"""Check that everything a run needs is there; each check looks at one thing, says what it found, and how to repair it.
 
 Nothing here prints, and no check needs another: one that is missing a package, or raises, is a fault of its own.
 """
@@ -56,22 +56,22 @@ class Finding:
 
 
 def ok(check: str, detail: str) -> Finding:
-    """The finding that all is well."""
+    """Return a finding that all is well."""
     return Finding(check=check, level="ok", detail=detail)
 
 
 def warning(check: str, detail: str, mend: str) -> Finding:
-    """The finding that a run will start, and may not do what is wanted."""
+    """Return a finding that a run will start, but may not do what is wanted."""
     return Finding(check=check, level="warning", detail=detail, mend=mend)
 
 
 def fault(check: str, detail: str, mend: str) -> Finding:
-    """The finding that a run will not start, or not end."""
+    """Return a finding that a run will not start, or not end."""
     return Finding(check=check, level="fault", detail=detail, mend=mend)
 
 
 def run_check(check: str, look: Callable[[], Finding]) -> Finding:
-    """Run a check; an error of ours, or a module that cannot be imported, becomes a fault."""
+    """Run a check; an error of ours, or a module that cannot be imported, becomes a finding of a fault."""
     try:
         return look()
     except TrailforgeError as error:
@@ -125,8 +125,7 @@ def _is_installed(name: str) -> bool:
 
 
 def thoughts(config: RunConfig, server: VllmConfig | None) -> Iterator[Finding]:
-    """Check whether parser, lengths and stop strings leave a reasoning model its thoughts. `server`: that of the
-    preset."""
+    """Check whether parser, lengths and stop strings leave a reasoning model its thoughts. `server` is the preset's."""
     from trailforge.inference import MEND
 
     model = config.model
@@ -160,7 +159,7 @@ def window(config: RunConfig, server: VllmConfig | None) -> Finding:
 
 
 def key(url: str) -> Finding:
-    """Check whether a key is set, and whether one is likely to be wanted. The key is never shown."""
+    """Check whether an API key is set, and whether one is likely to be needed. The key is never shown."""
     name, value = key_variable(), api_key()
     if name is None or value is None:
         if url == EMBEDDED or is_here(url):
@@ -185,8 +184,9 @@ def model_server(config: ModelConfig) -> Finding:
 
 
 def model_call(config: ModelConfig, *, style: Literal["chat", "completion"]) -> Finding:
-    """Check that one tiny request is answered; no ledger keeps it. Raises `ProviderError` and its kinds when it is
-    not."""
+    """Check that one tiny request is answered, without storing it in a ledger. Raises the kinds of `ProviderError` when
+    it is not.
+    """
     from trailforge.inference import MEND, seems_thoughtful
 
     started = time.monotonic()
@@ -222,8 +222,9 @@ def disk(folder: Path) -> Finding:
 
 
 def ledger(path: Path) -> Finding:
-    """Check that the ledger opens, is of our format and is sound. Raises `InvalidInput` or `OutputError` when it
-    does not open."""
+    """Check that the ledger opens, has our format and is sound. Raises `InvalidInput` or `OutputError` when it does not
+    open.
+    """
     from trailforge.inference.ledgers import SqliteLedger
 
     if not path.is_file():
@@ -313,7 +314,7 @@ def _tables(run: Path) -> dict[Path, type]:
 
 
 def is_here(url: str) -> bool:
-    """Whether a URL names this machine."""
+    """Tell whether a URL is on this machine."""
     host = urlsplit(url).hostname or ""
     return host in {"localhost", "::1"} or host.startswith("127.")
 

@@ -52,10 +52,8 @@ def _embeddings_server(name: str) -> Finding:
 
 
 def documents(config: RetrievalConfig) -> Finding:
-    """Check that what is searched is there and of the preset's back end, encoder and prefixes, and that a server
-    answers.
-
-    Raises as `scope.with_hash`.
+    """Check that what is searched is there, that it was built with the preset's back end, encoder and prefixes, and
+    that a server answers. Raises what `scope.with_hash` raises.
     """
     from trailforge.retrieval import WEB, check_retrieval, resolved, with_hash
     from trailforge.retrieval.web import open_api
@@ -74,8 +72,9 @@ def documents(config: RetrievalConfig) -> Finding:
 
 
 def graph(folder: Path | None) -> Finding:
-    """Check that the knowledge graph opens, and that every byte of it is as it was written. Raises as
-    `KgStore.check_once`."""
+    """Check that the knowledge graph opens, and that every byte of it is as it was written. Raises what
+    `KgStore.check_once` raises.
+    """
     from trailforge.retrieval.kg import KgStore, check_package
 
     check_package()
@@ -89,9 +88,8 @@ def graph(folder: Path | None) -> Finding:
 
 
 def search_key(news: Literal["gnews", "serper"] | None) -> Finding:
-    """Check that the keys of web searches are set, where plans search the web. They are never shown.
-
-    `news`: the provider that searches for news ask first; None where no plan searches the web.
+    """Check that the keys of web searches are set, where plans search the web; they are never shown. `news` is the
+    provider that news searches ask first; None where no plan searches the web.
     """
     from trailforge.retrieval.web import GNEWS_KEY, SERPER_KEY
 

@@ -1,4 +1,4 @@
-"""End a run: add up and check the books, write the card, and write the manifest last."""
+"""End a run: add up and check the counts, write the card, and write the manifest last."""
 
 from __future__ import annotations
 
@@ -48,9 +48,8 @@ _HINTS = {
 def finish_run(
     folder: Path, settings: Settings, dataset: DataSet, *, seconds: float, has_card: bool = True
 ) -> Manifest:
-    """Write card and manifest once all shards are done. Raises `CountMismatch` when the books do not balance.
-
-    `has_card`: without one nothing is drawn, and the manifest names none.
+    """Write card and manifest once all shards are done, and return the manifest. Raises `CountMismatch` when the counts
+    do not add up. With `has_card` false no card is written and the manifest names none.
     """
     manifest = manifest_of(folder, settings, dataset, seconds=seconds)
     check_balance(manifest.stages)
@@ -58,7 +57,7 @@ def finish_run(
 
 
 def write_end(folder: Path, manifest: Manifest, dataset: DataSet, card: str) -> Manifest:
-    """Write the card, where there is one, and then the manifest, which names the card and its figures."""
+    """Write the card, where there is one, and then the manifest, which names the card and its plots."""
     if card:
         write_text(folder / CARD, card)
     known = {entry.path for entry in manifest.files}
@@ -71,10 +70,8 @@ def write_end(folder: Path, manifest: Manifest, dataset: DataSet, card: str) -> 
 
 
 def keep_changed(folder: Path, tell: Callable[[str], None]) -> None:
-    """Rename a card and figures that differ from the manifest, since people may have edited them; they are then written
-    anew.
-
-    A card is also renamed when the manifest cannot be read or names none. `tell` is given a line for each.
+    """Rename a card and plots that differ from the manifest, since people may have edited them; they are then written
+    anew. A card is also renamed when the manifest cannot be read or names none. `tell` receives a line for each.
     """
     if not (folder / MANIFEST).exists():
         return
@@ -94,7 +91,7 @@ def keep_changed(folder: Path, tell: Callable[[str], None]) -> None:
 
 
 def manifest_of(folder: Path, settings: Settings, dataset: DataSet, *, seconds: float) -> Manifest:
-    """Add up the receipts to the manifest of a run. Raises `CountMismatch` when a shard has none."""
+    """Return the manifest of a run, added up from its receipts. Raises `CountMismatch` when a shard has none."""
     receipts = stage_receipts(dataset, folder, settings)
     config = run_configuration(dataset, settings)
     stages = add_up([settings.books, *(receipt.stages for receipt in receipts)])
@@ -150,7 +147,7 @@ def _our_version() -> str:
 
 
 def check_kept(manifest: Manifest, settings: Settings, folder: Path) -> None:
-    """Raise `NothingKept` for a finished run without rows, with what took most of them and what to try."""
+    """Raise `NothingKept` for a finished run without rows, saying what took most of them and what to try."""
     if nothing := explain_nothing(manifest, settings, folder):
         first = next(iter(_reasons(manifest).most_common(1)), ("", 0))[0]
         look = f"trailforge show {shlex.quote(str(folder))} --table rejected" + f" --kind {first}" * bool(first)
@@ -158,9 +155,8 @@ def check_kept(manifest: Manifest, settings: Settings, folder: Path) -> None:
 
 
 def explain_nothing(manifest: Manifest, settings: Settings, folder: Path) -> str:
-    """Say what rejected most of a run that kept no row, and what to try; empty for a run that kept some.
-
-    A run that was not asked for rows, such as one that ends after its bundles, has kept what it was asked for.
+    """Say what rejected most of a run that kept no row, and what to try; empty for a run that kept some. A run that was
+    not asked for rows, such as one that ends after its bundles, kept what it was asked for.
     """
     dataset = dataset_of(settings)
     wanted = {planned.name for planned in planned_stages(dataset, folder, settings)}

@@ -1,5 +1,6 @@
-"""Read a run's folder: `OpenRun` looks at a finished or a running run, `FinishedRun` reads a finished one from end
-to end."""
+"""Read a run's folder: `OpenRun` for looking at a finished or running run, `FinishedRun` for reading a finished one
+from end to end.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ RECORD = b"trailforge.record"
 
 @dataclass(kw_only=True)
 class OpenRun:
-    """A run to look at, finished or running. Its tables are opened on first use; what was read is not read again."""
+    """A run to look at, finished or running. Its tables are opened on first use, and what was read is not read
+    again.
+    """
 
     folder: Path
     run_id: str
@@ -62,7 +65,7 @@ class OpenRun:
 
     @cached_property
     def rejections(self) -> Counter[tuple[str, str]]:
-        """Number of items that were rejected or failed, by stage and reason."""
+        """Return the number of items that were rejected or failed, by stage and reason."""
         return Counter(
             {
                 (line.name, each.reason): each.count
@@ -73,25 +76,25 @@ class OpenRun:
         )
 
     def table(self, name: str) -> TableIndex:
-        """The index of a table. Raises `InvalidInput` when the run has no such table."""
+        """Return the index of a table. Raises `InvalidInput` when the run has no such table."""
         with self._lock:
             if name not in self._open:
                 self._open[name] = TableIndex(self.folder, name)
             return self._open[name]
 
     def size(self, name: str) -> int:
-        """Number of rows of a table; 0 when there is none."""
+        """Return the number of rows of a table; 0 when there is none."""
         return len(self.table(name)) if name in self.tables else 0
 
     def row(self, name: str, number: int) -> dict[str, Any]:
-        """A row of a table as plain values."""
+        """Return a row of a table as plain values."""
         with self._lock:
             found = self.table(name).row(number)
             self._places[name, found[self.key_of(name)]] = number
             return found
 
     def places(self, name: str, uids: Set[str]) -> dict[str, int]:
-        """Row numbers of some uids. The table is read only for uids that were not asked for before."""
+        """Return the row numbers of some uids. The table is read only for uids that were not asked for before."""
         with self._lock:
             unknown = {uid for uid in uids if (name, uid) not in self._places}
             if unknown:
@@ -100,18 +103,21 @@ class OpenRun:
             return {uid: place for uid in sorted(uids) if (place := self._places[name, uid]) is not None}
 
     def record(self, name: str, number: int) -> Any:
-        """A row of a table as the record of `schemas` that the table is made of."""
+        """Return a row of a table as the record of `schemas` that the table is made of."""
         return from_dict(self.record_type(name), self.row(name, number))
 
     def record_type(self, name: str) -> type:
-        """The record class of a table. Raises `InvalidInput` for a table that no trailforge of this version wrote."""
+        """Return the record class of a table. Raises `InvalidInput` for a table that no trailforge of this version
+        wrote.
+        """
         record = (self.table(name).schema.metadata or {}).get(RECORD, b"").decode()
         if not hasattr(schemas, record):
             declared = load_dataset(self.dataset).records.get(name)
             if declared is not None and declared.__name__ == record:
                 return declared
             raise InvalidInput(
-                f"table of {record or 'unknown'} records, which this trailforge does not know", file=name
+                f"table of {record or 'unknown'} records, which this trailforge does not know; upgrade trailforge",
+                file=name,
             )
         return getattr(schemas, record)
 
@@ -130,7 +136,9 @@ class OpenRun:
         return self.once(("count_rejected", name, column), read)
 
     def once(self, key: tuple[str, ...], read: Callable[[], Any]) -> Any:
-        """The result of `read`, kept under a key after the first call. Other calls do not wait while it runs."""
+        """Return the result of `read`, cached under a key after the first call; other calls do not wait while it
+        runs.
+        """
         with self._lock:
             if key in self._read:
                 return self._read[key]
@@ -144,23 +152,24 @@ class OpenRun:
             self._read[key] = value
 
     def key_of(self, name: str) -> str:
-        """The column that names a row of a table: `uid`, else `id`, `document_id` or `question_id`; each table has
-        one of them."""
+        """Return the column that identifies a row of a table: `uid`, else `id`, `document_id` or `question_id`; each
+        table has one of them.
+        """
         names = self.table(name).schema.names
         return next(column for column in ("uid", "id", "document_id", "question_id") if column in names)
 
     def find(self, name: str, value: str, column: str = "") -> int | None:
-        """Number of the first row with a value in a column, by default that of `key_of`; None when there is no such
-        row or table."""
+        """Return the number of the first row with a value in a column, by default that of `key_of`; None when there is
+        no such row or table.
+        """
         if name not in self.tables:
             return None
         return self.table(name).find(value, column or self.key_of(name))
 
 
 def open_run(folder: Path) -> OpenRun:
-    """Open the run of a folder as it is now; it has no books while it is not finished.
-
-    Raises `InvalidInput` when the folder holds none.
+    """Open the run of a folder in its present state; while it is not finished it has no counts by stage. Raises
+    `InvalidInput` when the folder holds none.
     """
     if not folder.is_dir():
         raise InvalidInput("no such run folder", file=folder)
@@ -172,7 +181,7 @@ def open_run(folder: Path) -> OpenRun:
     except (OSError, ValueError) as error:
         raise InvalidInput(f"not JSON ({error})", file=path) from error
     if not isinstance(content, dict) or not isinstance(content.get("dataset"), str):
-        raise InvalidInput("names no data set", file=path, field="dataset")
+        raise InvalidInput("names no data set; run the command that made it again", file=path, field="dataset")
     manifest = read_manifest(folder)
     return OpenRun(
         folder=folder,
@@ -201,15 +210,15 @@ class FinishedRun:
 
     @property
     def dataset(self) -> str:
-        """Name of the data set that the run makes."""
+        """Return the name of the data set that the run makes."""
         return self.manifest.dataset
 
     def files(self, table: str) -> list[FileEntry]:
-        """The files of a table, by name."""
+        """Return the files of a table, by name."""
         return [entry for entry in self.manifest.files if entry.path.startswith(f"{table}/")]
 
     def row_count(self, table: str) -> int:
-        """Number of rows of a table, as the manifest says."""
+        """Return the number of rows of a table, as the manifest says."""
         return sum(entry.rows for entry in self.files(table))
 
     def batches(self, table: str, record: type[Record]) -> Iterator[list[Record]]:
@@ -249,13 +258,14 @@ def read_finished(folder: Path) -> FinishedRun:
 
 
 def no_run(folder: Path) -> InvalidInput:
-    """The error for a folder without `run.json`; for a training set, whose manifest has a run's name, it says what
-    reads it."""
+    """Return the error for a folder without `run.json`; for a training set, whose manifest has the same name, it says
+    which command reads it.
+    """
     with contextlib.suppress(OSError, ValueError):
         if _is_of_training_set(parse_json((folder / MANIFEST).read_bytes())):
             problem = "a training set, and no run; `trailforge train`, `export` and `evaluate` read it"
             return InvalidInput(problem, file=folder)
-    return InvalidInput(f"not a run folder (no {RUN})", file=folder)
+    return InvalidInput(f"not a run folder (no {RUN}); give the --out of a command that makes data", file=folder)
 
 
 def _is_of_training_set(manifest: Any) -> bool:
@@ -264,7 +274,7 @@ def _is_of_training_set(manifest: Any) -> bool:
 
 
 def check_hash(path: Path, entry: FileEntry) -> None:
-    """Raises `CountMismatch` when a file is not what a manifest says of it, `InvalidInput` when it cannot be read."""
+    """Raise `CountMismatch` when a file differs from its entry in a manifest, `InvalidInput` when it cannot be read."""
     try:
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -275,7 +285,7 @@ def check_hash(path: Path, entry: FileEntry) -> None:
 
 
 def stamp_of(folder: Path) -> tuple[tuple[str, int], ...]:
-    """A value that changes whenever a run's folder gets new files: the times of its folders and its manifest."""
+    """Return a value that changes whenever a run's folder gets new files: the times of its folders and its manifest."""
     paths = [folder / MANIFEST, folder / RUN, *(each for each in folder.glob("*") if each.is_dir())]
     ours = (each for each in paths if each.name not in {"ledger", "curation", "progress"} and each.exists())
     return tuple(sorted((each.name, each.stat().st_mtime_ns) for each in ours))

@@ -59,7 +59,7 @@ _OF_INPUTS = r"part-\d{5,}-[0-9a-f]{12}\.parquet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a run is made from and how, written to `run.json` before its first call."""
+    """What a run is made from and how; written to `run.json` before its first call."""
 
     dataset: str
     run_id: str
@@ -84,13 +84,13 @@ class Settings:
 
     @property
     def items(self) -> int:
-        """Number of valid items."""
+        """Return the number of valid items."""
         return sum(shard.rows for shard in self.shards)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInputs:
-    """What a person gives to a run: files, limits, options and exclusions."""
+    """What a user gives to a run: files, limits, options and exclusions."""
 
     dataset: str
     files: tuple[Path, ...] = ()
@@ -110,7 +110,7 @@ class RunInputs:
     """Wraps items that take long to make, to count them on the terminal: `(items, what they are, how many)`."""
 
     def left_out(self, item: Any) -> RejectedRow | None:
-        """The row for `rejected/` that stands for an item that is left out; None for any other."""
+        """Return the row for `rejected/` of an item that is left out; None for any other item."""
         return self.refused.row_of(item) or self.audited.row_of(item)
 
 
@@ -123,11 +123,12 @@ def take_in_questions(
     needs_paragraphs: bool = False,
     needs_decomposition: bool = False,
 ) -> Settings:
-    """Read, check and cut the questions of a file into shards; those that people refused are put aside.
+    """Read and check the questions of a file and cut them into shards, leaving out those that people refused; returns
+    the run's settings.
 
-    The same file, limit and configuration give the same shards. They are set aside until `write_settings` puts them in
-    their place, so that a run that is already in the folder stays as it is. `needs_paragraphs`, `needs_decomposition`:
-    a question without is an invalid row. Raises `InvalidInput` for an unreadable file or over 5 % invalid rows.
+    The same file, limit and configuration give the same shards. They are staged until `write_settings` moves them into
+    place, so that a run that is already in the folder is unchanged. `needs_paragraphs` and `needs_decomposition` make a
+    question without these an invalid row. Raises `InvalidInput` for an unreadable file or over 5 % invalid rows.
     """
     (source,) = inputs.files
     needs = {"needs_paragraphs": needs_paragraphs, "needs_decomposition": needs_decomposition}
@@ -138,9 +139,8 @@ def take_in_questions(
 
 
 def take_in_documents(inputs: RunInputs, folder: Path, config: RunConfig, *, shard_size: int = SHARD_SIZE) -> Settings:
-    """Read, check and cut the documents of all files into shards, as `take_in_questions` does with questions.
-
-    Options of the run, `column_map`, `source`, `kind` and `labels`, are those of `read_documents`.
+    """Read and check the documents of all files and cut them into shards, as `take_in_questions` does with questions.
+    The options `column_map`, `source`, `kind` and `labels` are those of `read_documents`.
     """
     from trailforge.pipelines.sources.documents import read_documents  # and with it an HTTP client
 
@@ -162,16 +162,14 @@ def take_in_rows(
     nouns: str,
     shard_size: int = SHARD_SIZE,
 ) -> Settings:
-    """Cut rows of any record into shards, all of them, as `take_in_questions` does with questions.
-
-    `source`: the file that stands for the input of the rows. `nouns`: what the rows are called. Raises
-    `InvalidInput` when there are none.
+    """Cut rows of any record into shards, all of them, as `take_in_questions` does with questions. `source` is the file
+    that represents the rows' input; `nouns` is what the rows are called. Raises `InvalidInput` when there are none.
     """
     return _Intake(inputs, (source,), folder, record, nouns, config).take_in([rows], shard_size, None)
 
 
 def write_settings(folder: Path, settings: Settings) -> None:
-    """Put the files of the intake in their place, then write `run.json`: from here on the folder holds this run."""
+    """Move the staged files of the intake into place, then write `run.json`: from then on the folder holds this run."""
     known = [folder / entry.path for entry in settings.files]
     with output_errors(folder):
         for path in known:
@@ -187,7 +185,7 @@ def write_settings(folder: Path, settings: Settings) -> None:
 
 
 def discard_staged(folder: Path) -> None:
-    """Remove the files of an intake that were not put in their place."""
+    """Remove staged files of an intake that were not moved into place."""
     staged = folder / STAGED
     if staged.is_symlink():
         return
@@ -199,7 +197,7 @@ def discard_staged(folder: Path) -> None:
 
 
 def taken_in(root: Path) -> list[Path]:
-    """List the files of intakes in a folder, with those that a kill left half-written."""
+    """Return the files of intakes in a folder, including those that a kill left half-written."""
     aside = root / INVALID_ROWS
     return [
         path
@@ -223,7 +221,7 @@ def read_settings(folder: Path) -> Settings | None:
 
 
 def config_of(settings: Settings) -> dict[str, Any]:
-    """The configuration of a run as plain values. Raises `OutputError` when it cannot be read."""
+    """Return the configuration of a run as plain values. Raises `OutputError` when it cannot be read."""
     try:
         content = parse_json(settings.config)
     except ValueError as error:
@@ -237,7 +235,7 @@ def config_of(settings: Settings) -> dict[str, Any]:
 
 
 def run_configuration(dataset: DataSet, settings: Settings) -> Any:
-    """A run's configuration as the class `DataSet.config`. Raises `OutputError` as `config_of`."""
+    """Return a run's configuration as the class `DataSet.config`. Raises `OutputError` as `config_of`."""
     return read_config(resolve(dataset.config), config_of(settings), source="run.json")
 
 

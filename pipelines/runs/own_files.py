@@ -1,4 +1,4 @@
-"""Know by exact names which files in a run's folder the run itself wrote: nothing else there is ever removed.
+"""Know by exact names which files in a run's folder the run itself wrote, so that nothing else there is ever removed.
 
 People put notes, exports and training sets beside the tables; these are none of ours, nor is what a link points to.
 Shards of which a file is missing or damaged count as not finished: they are made again, mostly from the ledger.
@@ -46,13 +46,13 @@ _READERS = 8
 
 @dataclass(frozen=True, slots=True)
 class OwnFiles:
-    """The files of a run in its folder, and what may be done to them."""
+    """The files that a run wrote in its folder, and the operations on them."""
 
     folder: Path
     dataset: DataSet
 
     def refuse_strangers(self) -> None:
-        """Refuse a folder that holds files and no run, or whose tables are links to elsewhere. Raises `OutputError`."""
+        """Raise `OutputError` for a folder that has files but no run, or whose tables are links to elsewhere."""
         with output_errors(self.folder):
             if not self.folder.is_dir():
                 return
@@ -69,8 +69,9 @@ class OwnFiles:
                 raise OutputError(f"{self.folder} {what}")
 
     def files(self) -> Iterator[Path]:
-        """The run's files that are there, with those that a kill left half-written, but without its ledger and its
-        lock."""
+        """Yield the run's existing files, including those that a kill left half-written, but without its ledger and its
+        lock.
+        """
         for inner, names in _names(self.dataset).items():
             if not _is_linked(self.folder, inner):
                 for path in plain_files(self.folder / inner):
@@ -78,8 +79,9 @@ class OwnFiles:
                         yield path
 
     def has_nothing(self) -> bool:
-        """Whether a run in the folder came to nothing: it has no receipt, no row, no figures, and no call that was
-        paid for."""
+        """Tell whether a run in the folder came to nothing: it has no receipt, no row, no plots, and no call that was
+        paid for.
+        """
         made = self.files()
         names = {path.relative_to(self.folder).as_posix() for path in made if path.parent.name != INPUTS}
         is_begun = any(not (name in (SETTINGS, INVALID_ROWS) or name.startswith((STAGED, LOCK))) for name in names)
@@ -93,12 +95,12 @@ class OwnFiles:
                     path.unlink(missing_ok=True)
 
     def drop_rows(self, tell: Callable[[str], None]) -> None:
-        """Remove what a run made: receipts, rows, card and figures. Files that people changed are kept, and reported
+        """Remove what a run made: receipts, rows, card and plots. Files that people changed are kept, and reported
         (`keep_changed`).
 
-        Its inputs and `run.json` stay until `write_settings` puts others in their place: so a kill in between leaves a
-        run that has nothing yet, and no folder of a stranger. The manifest stays, too: it says that the run was
-        finished, by which `--redo` knows that it is to begin once more.
+        Inputs and `run.json` stay until `write_settings` replaces them, so that a kill in between leaves a run without
+        results, and no unknown folder. The manifest stays, too: it says that the run was finished, by which `--redo`
+        knows that it is to begin once more.
         """
         keep_changed(self.folder, tell)
         with output_errors(self.folder):
@@ -112,13 +114,13 @@ class OwnFiles:
                         (self.folder / emptied).rmdir()
 
     def drop_damaged(self, settings: Settings, tell: Callable[[str], None]) -> bool:
-        """Remove the receipts of damaged shards, and the manifest that counts on them; return whether there was any
+        """Remove the receipts of damaged shards, and the manifest that includes them; returns whether there was any
         damage.
 
-        Each file is read once. `tell` is given a line for each that is damaged. Damaged inputs are told of, and stay:
-        the intake puts good ones in their place. So does a card that was changed, which may be a person's work, while
-        nothing else is damaged; else it is kept aside (`keep_changed`). Receipts of later stages that do not say what
-        they were made of go with those before them, since what is made again may differ.
+        `tell` receives a line for each damaged file. Damaged inputs are reported, and stay until the intake replaces
+        them. A changed card stays while nothing else is damaged, since a person may have edited it; else it is renamed
+        (`keep_changed`). Receipts of later stages that do not record what they were made of are removed with earlier
+        ones, since what is made again may differ.
         """
         own = set(self.files())
         receipts: dict[Path, Receipt] = {}
@@ -156,9 +158,8 @@ class OwnFiles:
         return is_damaged
 
     def drop_refused(self, settings: Settings, tell: Callable[[str], None]) -> bool:
-        """Remove the shards in which a server refused a prompt, and the manifest; return whether there were any.
-
-        All other replies of these shards are in the ledger: only what was refused is asked for again.
+        """Remove the shards in which a server refused a prompt, and the manifest; returns whether there were any. All
+        other replies of these shards are in the ledger, so only what was refused is asked for again.
         """
         receipts = stage_receipts(self.dataset, self.folder, settings)
         counts = [_count_refused(self.folder, receipt) for receipt in receipts]
@@ -173,8 +174,9 @@ class OwnFiles:
         return bool(hit)
 
     def remove_orphans(self, settings: Settings) -> None:
-        """Remove rows and receipts of shards that the run no longer has, once all its present shards are finished,
-        and what lost workers left half-written."""
+        """Remove rows and receipts of shards that the run no longer has, once all its present shards are finished, and
+        what lost workers left half-written.
+        """
         self.remove_leftovers()
         receipts = stage_receipts(self.dataset, self.folder, settings)
         known = {self.folder / RECEIPTS / f"{receipt.shard}.json" for receipt in receipts}

@@ -1,4 +1,4 @@
-"""Find the packages of extras that a run imports, so that a missing one is named before any input is read."""
+"""Find the optional packages that a run imports, so that a missing one is reported before any input is read."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ _EVERY_RUN = ("apache_beam", "matplotlib", "openai")
 
 
 def needed_packages(dataset: DataSet, config: RunConfig, inputs: RunInputs) -> tuple[str, ...]:
-    """List the modules of extras that a run imports sooner or later. `config`: the preset's, before
-    `DataSet.configure`.
-
-    Raises as `DataSet.packages`, and where what is given decides which stages run as `DataSet.configure`.
+    """Return the optional modules that a run imports. `config` is the preset's, before `DataSet.configure`. Raises what
+    `DataSet.packages` raises, and `DataSet.configure` where the inputs decide which stages run.
     """
     found = [*_EVERY_RUN, *(resolve(dataset.packages)(config, inputs) if dataset.packages else ())]
     if config.ledger:

@@ -1,5 +1,5 @@
-"""Send a finished run to a data set repository of the Hugging Face Hub: verified, in one commit, nothing but the data
-set, and in files of a size that readers like.
+"""Push a finished run to a data set repository of the Hugging Face Hub: verified, in one commit, and in files of a
+suitable size.
 
 What goes: the files of the manifest, the card with its figures, and `manifest.json`, `run.json` and the receipts, by
 which a copy can be verified. What stays: ledger, progress, curators' logs. Files of an earlier run, which the
@@ -103,9 +103,9 @@ def checked_files(folder: Path, repo: str) -> list[LocalFile]:
 
 
 def list_push(folder: Path, repo: str, *, tell: Callable[[str], None]) -> list[str]:
-    """Describe what a push would send: a line for each folder, for each file that is in none, and for all of them.
-
-    `tell`: gets a line where the run is sent in other files than its own. Raises as `checked_files`.
+    """Return lines that describe what a push would send: one for each folder, one for each file outside of folders, and
+    a total. `tell` receives a line where the run is sent in other files than its own. Raises what `checked_files`
+    raises.
     """
     groups: dict[str, list[LocalFile]] = defaultdict(list)
     with _files_to_send(folder, repo, tell) as files:
@@ -143,11 +143,10 @@ def _files_to_send(folder: Path, repo: str, tell: Callable[[str], None]) -> Iter
 def push(
     folder: Path, repo: str, *, private: bool = False, revision: str | None = None, tell: Callable[[str], None]
 ) -> Pushed:
-    """Bring a repository `OWNER/NAME` up to a finished run by one commit; repository and branch are made where they are
-    missing.
+    """Bring a repository `OWNER/NAME` up to a finished run by one commit; repository and branch are created if missing.
 
-    `revision`: name of the branch. `tell`: gets lines on how far the push is. Raises as `checked_files`,
-    `InvalidInput` without a token or when the Hub is switched off, `HubError` when it refuses or cannot be reached.
+    `revision` is the name of the branch; `tell` receives lines on progress. Raises what `checked_files` raises,
+    `InvalidInput` without a token or when the Hub is switched off, and `HubError` when it refuses or cannot be reached.
     """
     api = _api()
     branch = revision or _MAIN
@@ -166,7 +165,7 @@ def push(
 
 
 def megabytes(files: Sequence[LocalFile]) -> str:
-    """The size of some files, in words for people."""
+    """Return the size of some files, in words for people."""
     return f"{sum(file.size for file in files) / 1e6:.1f} MB"
 
 

@@ -1,4 +1,4 @@
-"""List the stages of a run with the shards that are known so far: those of a later stage follow from receipts."""
+"""List the stages of a run with the shards known so far; those of a later stage follow from receipts."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class PlannedStage:
 
     @property
     def name(self) -> str:
-        """Name of the stage."""
+        """Return the name of the stage."""
         return self.stage.name
 
     @property
     def unit(self) -> str:
-        """What the stage's items are called."""
+        """Return what the stage's items are called."""
         return self.stage.unit
 
 
 def planned_stages(dataset: DataSet, folder: Path, settings: Settings) -> list[PlannedStage]:
-    """The stages of a run, in the order in which they run. Raises as `finished_receipt`."""
+    """Return the stages of a run, in the order in which they run. Raises what `finished_receipt` raises."""
     planned: list[PlannedStage] = []
     is_choosy = any(stage.is_wanted is not None for stage in dataset.stages)
     config = run_configuration(dataset, settings) if is_choosy else None
@@ -66,21 +66,24 @@ def planned_stages(dataset: DataSet, folder: Path, settings: Settings) -> list[P
 
 
 def stage_receipts(dataset: DataSet, folder: Path, settings: Settings) -> list[Receipt]:
-    """The receipts of all stages of a run. Raises `CountMismatch` when one is missing."""
+    """Return the receipts of all stages of a run. Raises `CountMismatch` when one is missing."""
     found: list[Receipt] = []
     for stage in planned_stages(dataset, folder, settings):
         if stage.shards is None:
-            raise CountMismatch(f"stage {stage.name} has not begun")
+            raise CountMismatch(f"stage {stage.name} has not begun; run the command of the run again")
         receipts = {shard.name: finished_receipt(folder, shard) for shard in stage.shards}
         missing = [name for name, receipt in receipts.items() if receipt is None]
         if missing:
-            raise CountMismatch(f"{len(missing)} of {len(stage.shards)} shards have no receipt, first {missing[0]}")
+            raise CountMismatch(
+                f"{len(missing)} of {len(stage.shards)} shards have no receipt, first {missing[0]}; "
+                "run the command of the run again"
+            )
         found += [receipt for receipt in receipts.values() if receipt is not None]
     return found
 
 
 def is_complete(folder: Path, planned: Iterable[PlannedStage]) -> bool:
-    """Whether every shard of every stage is finished. Raises as `finished_receipt`."""
+    """Tell whether every shard of every stage is finished. Raises what `finished_receipt` raises."""
     return all(stage.shards is not None and not missing_shards(folder, stage.shards) for stage in planned)
 
 
@@ -89,14 +92,15 @@ def following(
     shards: tuple[Shard, ...] | None,
     follow: Callable[[tuple[Shard, ...], list[Receipt]], tuple[Shard, ...]],
 ) -> tuple[Shard, ...] | None:
-    """The next stage's shards, which `follow` makes from these shards and their receipts; None while a receipt is
-    missing."""
+    """Return the next stage's shards, which `follow` derives from these shards and their receipts; None while a receipt
+    is missing.
+    """
     receipts = [finished_receipt(folder, shard) for shard in shards or ()]
     finished = [receipt for receipt in receipts if receipt is not None]
     return None if shards is None or len(finished) < len(receipts) else follow(shards, finished)
 
 
 def digest_of(receipts: Iterable[Receipt]) -> str:
-    """A digest of all files that these receipts list, and of what those were made of: see `Shard.made_of`."""
+    """Return a hash of all files in these receipts, and of what those were made of: see `Shard.made_of`."""
     made = sorted(f"{r.made_of} {entry.path} {entry.sha256}" for r in receipts for entry in r.files)
     return hashlib.sha256("\n".join(made).encode()).hexdigest()

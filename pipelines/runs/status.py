@@ -1,4 +1,4 @@
-"""Read from a run's folder how far the run is. A run in progress is not disturbed."""
+"""Read from a run's folder how far the run is, without disturbing one in progress."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ EVERY_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """The work and the pace of the process that holds the folder, since it began."""
+    """What the process that holds the folder has done since it began, and how fast."""
 
     seconds: float
     items: int
@@ -64,7 +64,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """The status of a run: how far it is, and what it has made and spent. Before there is a run, all figures are 0."""
+    """The status of a run: its progress, and what it has made and spent. Before there is a run, all figures are 0."""
 
     folder: str
     state: State
@@ -136,7 +136,7 @@ def follow(folder: Path, *, every_s: float = EVERY_S) -> Iterator[RunStatus]:
 
 
 def books_so_far(folder: Path, settings: Settings) -> tuple[StageCount, ...]:
-    """The books of the finished part of a run."""
+    """Return the counts by stage of the finished part of a run."""
     stages = planned_stages(dataset_of(settings), folder, settings)
     return _added_up(settings, _receipts_so_far(folder, stages).values())
 

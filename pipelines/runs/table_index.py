@@ -35,7 +35,7 @@ FILTERS = "filters"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The result of a search."""
+    """The result of a search: row numbers, and how far the table was searched."""
 
     rows: tuple[int, ...]
     """Numbers of the rows that were found, ascending."""
@@ -81,7 +81,7 @@ class TableIndex:
         return self._starts[-1]
 
     def row(self, number: int) -> dict[str, Any]:
-        """A row as plain values. Raises `IndexError` when there is none of this number."""
+        """Return a row as plain values. Raises `IndexError` when there is none of this number."""
         if not 0 <= number < len(self):
             raise IndexError(f"row {number} of {len(self)}")
         file = bisect_right(self._starts, number) - 1
@@ -94,7 +94,7 @@ class TableIndex:
 
     @_kept
     def find(self, uid: str, column: str = "uid") -> int | None:
-        """Number of the first row with a uid (an `id` in `inputs/`); None when there is none."""
+        """Return the number of the first row with a uid (an `id` in `inputs/`); None when there is none."""
         for first, batch in self._batches([column]):
             place = pc.index(batch.column(0), uid).as_py()
             if place >= 0:
@@ -102,7 +102,9 @@ class TableIndex:
         return None
 
     def find_all(self, uids: Set[str], column: str = "uid") -> dict[str, int]:
-        """Numbers of the first rows with these uids, in one reading; uids that are not there are left out."""
+        """Return the numbers of the first rows with these uids, in one reading; uids that are not there are left
+        out.
+        """
         found: dict[str, int] = {}
         wanted = pa.array(sorted(uids), pa.string())
         for first, batch in self._batches([column]):
@@ -114,8 +116,9 @@ class TableIndex:
 
     @_kept
     def numbers(self) -> list[str]:
-        """The paths that `values` takes: numbers in columns and their parts, and what filters of the first rows
-        measured."""
+        """Return the paths that `values` takes: columns of numbers and their parts, and the filters that have scores in
+        the first rows.
+        """
         paths = [path for name in self.schema.names for path in _numeric(self.schema.field(name).type, name)]
         if FILTERS not in self.schema.names:
             return paths
@@ -124,17 +127,18 @@ class TableIndex:
         return [*paths, *(f"{FILTERS}.{name}" for name in sorted(names))]
 
     def values(self, path: str) -> np.ndarray:
-        """A number of each row, as float64; NaN where a row has none.
+        """Return a number of each row, as float64; NaN where a row has none.
 
-        `path`: a column; a part of one, `reward.total`; what a filter measured, `filters.` and its name.
-        Raises `InvalidInput` when the table has no such number.
+        `path` is a column, a part of one (`reward.total`), or a filter's score (`filters.` and its name). Raises
+        `InvalidInput` when the table has no such number.
         """
         self.read_ahead([path])
         return self._read["values", path]
 
     def read_ahead(self, paths: Sequence[str], columns: Sequence[str] = ()) -> None:
-        """Read several numbers and text columns in one reading of the table, so that `values` and `counts` have them at
-        hand. Raises as `values`."""
+        """Read several numbers and text columns in one pass over the table, so that `values` and `counts` return them
+        quickly. Raises what `values` raises.
+        """
         found = {path: np.full(len(self), np.nan) for path in paths if ("values", path) not in self._read}
         counts = {column: Counter[str]() for column in columns if ("counts", column) not in self._read}
         for path in (*found, *counts):
@@ -147,7 +151,7 @@ class TableIndex:
             for path, values in found.items():
                 column, *parts = path.split(".")
                 if column not in batch.schema.names:  # it has no such part
-                    raise InvalidInput("no number in this table", field=path)
+                    raise InvalidInput("no number in this table has this name", field=path)
                 array = batch.column(column)
                 if column == FILTERS and len(parts) == 1:
                     rows, scores, _ = _scores(array, parts[0])
@@ -161,23 +165,23 @@ class TableIndex:
 
     @_kept
     def ascending(self, path: str) -> np.ndarray:
-        """Row numbers in the ascending order of a number, as in `values`; rows without it are left out."""
+        """Return the row numbers in the ascending order of a number, as in `values`; rows without it are left out."""
         values = self.values(path)
         order = np.argsort(values, kind="stable")
         return order[: len(order) - np.count_nonzero(np.isnan(values))]
 
     @_kept
     def shuffled(self, seed: int = 0) -> np.ndarray:
-        """All row numbers in a random order: the first ones are a sample."""
+        """Return all row numbers in a random order: the first ones are a sample."""
         return np.random.default_rng(seed).permutation(len(self))
 
     @_kept
     def disputed(self) -> np.ndarray:
-        """Numbers of the rows that some filters pass and others do not; those over which filters are most evenly
-        divided come first.
+        """Return the numbers of the rows that some filters pass and others do not, those with the most even split
+        first.
 
-        Rows that were accepted passed all; those of `rejected/` that tell what every filter said are what this finds.
-        None where rows do not tell what single filters said.
+        Accepted rows passed all, so these are rows of `rejected/` that have every filter's verdict. Empty where rows do
+        not have single verdicts.
         """
         column = next((name for name in (FILTERS, "payload") if name in self.schema.names), None)
         if column is None:
@@ -198,9 +202,8 @@ class TableIndex:
         return {column: self._read["counts", column] for column in columns}
 
     def json_texts(self, column: str, fields: Sequence[str], *, among: Set[str]) -> list[tuple[str, ...]]:
-        """Some fields of the JSON objects in a text column, for objects that have no fields but those of `among`.
-
-        Objects of which one of the wanted fields is no text are left out.
+        """Return some fields of the JSON objects in a text column, for objects whose fields are all in `among`. Objects
+        of which a wanted field is no text are left out.
         """
         self._check_column(column)
         found: list[tuple[str, ...]] = []
@@ -214,14 +217,16 @@ class TableIndex:
 
     @_kept
     def matching(self, column: str, value: str) -> list[int]:
-        """Numbers of the rows that have this value in a text column, e.g. `kind` or `reason`, or among those of a
-        column of lists."""
+        """Return the numbers of the rows that have this value in a text column, e.g. `kind` or `reason`, or among those
+        of a column of lists.
+        """
         self._check_column(column)
         return [first + place for first, batch in self._batches([column]) for place in _places(batch.column(0), value)]
 
     def select(self, columns: Sequence[str], among: tuple[str, Sequence[str]] | None = None) -> pa.Table:
-        """Some columns of all rows, or parts of columns (`episode.question`); with `among`, of the rows whose text
-        column has one of the values."""
+        """Return some columns of all rows, or parts of columns (`episode.question`); with `among`, only the rows whose
+        text column has one of the values.
+        """
         wanted = [*columns, among[0]] if among and among[0] not in columns else list(columns)
         for column in wanted:
             self._check_column(column.partition(".")[0])
@@ -290,7 +295,7 @@ class TableIndex:
 
 
 def tables_of(folder: Path) -> list[str]:
-    """Names of the tables in a folder that have rows."""
+    """Return the names of the tables in a folder that have rows."""
     return sorted({path.parent.name for path in folder.glob("*/*.parquet") if not path.parent.name.startswith(".")})
 
 
@@ -321,7 +326,7 @@ def _numbers(array: pa.Array, parts: Sequence[str], path: str) -> np.ndarray:
             array = pc.struct_field(array, part)
         return pc.cast(array, pa.float64()).to_numpy(zero_copy_only=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, KeyError) as error:
-        raise InvalidInput("no number in this table", field=path) from error
+        raise InvalidInput("no number in this table has this name", field=path) from error
 
 
 def _scores(array: pa.Array, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

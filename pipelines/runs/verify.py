@@ -1,4 +1,6 @@
-"""Check a finished run against itself: files, schemas, books, and every filter and reward recomputed from the rows."""
+"""Check a finished run for consistency: files, schemas, counts, and every filter and reward recomputed from the
+rows.
+"""
 
 from __future__ import annotations
 
@@ -160,15 +162,13 @@ class Report:
 
     @property
     def is_clean(self) -> bool:
-        """Whether the verification found no difference."""
+        """Tell whether the verification found no difference."""
         return not self.problems
 
 
 def with_reasons_of_now(row: Any, now: Mapping[str, str]) -> Any:
-    """Return a row with each reason by its name of now (`DataSet.earlier_reasons`).
-
-    That is the reason why it was rejected, or is the worse one of a pair, and the names of its filters, in the row or
-    in what `rejected/` holds of it.
+    """Return a row with each old name of a reason replaced by its present name (`DataSet.earlier_reasons`): the reason
+    why it was rejected or is the worse one of a pair, and the names of its filters.
     """
     changes: dict[str, Any] = {}
     if any(score.name in now for score in getattr(row, "filters", ())):
@@ -195,11 +195,12 @@ def _payload_of_now(payload: str, now: Mapping[str, str]) -> str:
 
 
 class RowChecks(ABC):
-    """Recomputes what the rows say of themselves, file by file: memory holds the rows of one file name at a time.
+    """Recomputes what can be derived in a run's rows, file by file, and reports differences; memory holds the rows of
+    one file name at a time.
 
-    A data set counts in `accepted` what it finds of each stage, and every row of `rejected/`; `check_books` holds that
-    against the manifest. Of a curated data set the rows are checked as the run made them, for that is what filters and
-    rewards follow from, and then that what stands there is what people decided on them.
+    A data set counts in `accepted` what it finds of each stage, and every row of `rejected/`; `check_books` compares
+    that with the manifest. Rows of a curated data set are checked as the run made them, and then that people's
+    decisions lead to what is there.
     """
 
     def __init__(self, folder: Path, manifest: Manifest, config: Any, report: Report) -> None:
@@ -211,25 +212,25 @@ class RowChecks(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Check all files, and fill the report."""
+        """Check all files, and add what is found to the report."""
 
     def names(self) -> list[str]:
-        """Names of the run's files, each once: those of one shard have the same name in every table."""
+        """Return the names of the run's files, each once: those of one shard have the same name in every table."""
         emptied = {row.file for row in self._undo.rows if row.file}
         return sorted({Path(entry.path).name for entry in self.manifest.files} | emptied)
 
     def rows(self, table: str, name: str, record: type) -> Iterator[Any]:
-        """The rows of a file as the run made them, with each reason by its name of now; none when the table has no such
-        file."""
+        """Yield the rows of a file as the run made them, with each reason by its present name; none when the table has
+        no such file.
+        """
         return (with_reasons_of_now(row, self._now) for row in self._made(table, name, record))
 
     def _made(self, table: str, name: str, record: type) -> Iterator[Any]:
         return self._undo.original(table, name, record, self.stored_rows(table, name, record))
 
     def stored_rows(self, table: str, name: str, record: type) -> Iterator[Any]:
-        """The rows of a file as they stand in it: without those that people rejected, and with those that they fixed.
-
-        They end at the first row that cannot be read, which is reported.
+        """Yield the rows of a file as they are in it, without those that people rejected and with those that they
+        fixed. Ends at the first row that cannot be read, which is reported.
         """
         path = self.folder / table / name
         if not path.exists():
@@ -242,8 +243,9 @@ class RowChecks(ABC):
                 self.report.problems.append(str(error))
 
     def check_made(self, table: str, name: str, made: Iterable[Any], record: type, differs: str, missing: str) -> None:
-        """Compare the rows of a file with those that follow from other tables. `differs`, `missing`: what to report
-        of a row."""
+        """Compare the rows of a file with those that follow from other tables. `differs` and `missing` are what to
+        report of a row.
+        """
         expected = {row.uid: row for row in made}
         rows = list(self.rows(table, name, record))
         unsaid = self._unsaid(table, name, rows)
@@ -267,8 +269,9 @@ class RowChecks(ABC):
         return silent
 
     def rejected_episodes(self, name: str, stage: str, record: type[T]) -> Iterator[tuple[T, Verdict, dict[str, Any]]]:
-        """The episodes that a stage rejected in a file, each with its verdict and the values that it does not store
-        yet (those of `_unsaid`); a row that holds no episode is reported."""
+        """Yield the episodes that a stage rejected in a file, each with its verdict and the derived values that it does
+        not store (those of `_unsaid`); a row that holds no episode is reported.
+        """
         for row in self.rows("rejected", name, RejectedRow):
             if row.stage != stage:
                 continue
@@ -284,7 +287,7 @@ class RowChecks(ABC):
             yield episode, Verdict(keep=False, reason=row.reason, score=row.score, detail=row.detail), unsaid
 
     def left_out(self, name: str, stage: str) -> set[str]:
-        """Ids of the items that a stage has in a file of `rejected/`."""
+        """Return the ids of the items that a stage has in a file of `rejected/`."""
         return {row.uid for row in self.rows("rejected", name, RejectedRow) if row.stage == stage}
 
     def count_rejected(self, name: str) -> None:
@@ -293,12 +296,12 @@ class RowChecks(ABC):
             self._rejected[row.stage, row.reason] += 1
 
     def problem(self, name: str, uid: str, text: str) -> None:
-        """Report a difference; only the first twenty are kept."""
+        """Report a difference in a row of a file; only the first twenty are kept."""
         if len(self.report.problems) < _MOST_SHOWN:
             self.report.problems.append(f"{name}, {uid}: {text}")
 
     def check_books(self) -> None:
-        """Compare what was counted with the stages of the manifest."""
+        """Compare the counts of what was found with those of the manifest's stages."""
         if self._undo.rows:
             self._check_curation()
         for stage_name in self.accepted.keys() - {line.name for line in self.manifest.stages}:

@@ -1,4 +1,4 @@
-"""Find rows of a run's tables by what a person types."""
+"""Find rows of a run's tables by a search text that a person types."""
 
 from typing import TYPE_CHECKING
 

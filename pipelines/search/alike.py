@@ -1,4 +1,4 @@
-"""Find more rows like one: those of its table that are nearest to it, by the encoder that made the run.
+"""Find rows similar to a given one: the nearest of its table, by the encoder with which the run searched.
 
 A run that was searched without an encoder compares rows by the words that they share (BM25). Where a table holds more
 text than is encoded while a person waits, the encoder compares the rows that share most words with the given one.
@@ -34,16 +34,15 @@ _PAYLOAD = "payload"
 
 
 def nearest_rows(run: OpenRun, table: str, uid: str) -> tuple[int, ...]:
-    """Numbers of the rows most like the one with this id, which itself comes first.
-
-    Raises `InvalidInput` where there is no such row, or its table has no text to compare, and `RetrievalError` where
-    the run's encoder is missing.
+    """Return the numbers of the rows most similar to the one with this id, which itself comes first. Raises
+    `InvalidInput` where there is no such row, or its table has no text to compare, and `RetrievalError` where the run's
+    encoder is missing.
     """
     return run.once(("alike", table, uid), lambda: _nearest(run, table, uid))
 
 
 def can_compare(run: OpenRun, table: str) -> bool:
-    """Whether rows of a table have a text by which they can be compared."""
+    """Tell whether rows of a table have a text by which they can be compared."""
     return bool(_fields(run.table(table).schema.names))
 
 

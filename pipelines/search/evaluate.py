@@ -37,14 +37,17 @@ _TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 
 @dataclass(frozen=True, slots=True)
 class RowSearch:
-    """Conditions, bound to a table: they know which columns they read, and for which rows of a batch they hold."""
+    """The conditions of a search, bound to a table, so that they know which columns to read and can be applied to a
+    batch of rows.
+    """
 
     columns: tuple[str, ...]
     masks: tuple[Mask, ...]
 
     def rows(self, first: int, batch: pa.RecordBatch) -> list[int]:
-        """Positions in a batch of the rows for which all conditions hold; the first row of the batch has the number
-        `first`."""
+        """Return the positions in a batch of the rows for which all conditions hold; the first row of the batch has the
+        number `first`.
+        """
         holds = np.ones(batch.num_rows, bool)
         for mask in self.masks:
             holds &= mask(first, batch)
@@ -55,11 +58,11 @@ def bind_search(
     text: str, schema: pa.Schema, numbers: Sequence[str], values: Callable[[str], np.ndarray],
     near: Collection[int] = (),
 ) -> RowSearch:  # fmt: skip
-    """Bind a search to a table with this schema.
+    """Bind a search text to a table with this schema.
 
-    `numbers`: the paths of the table's numbers. `values`: gives a number of each row, by its path. `near`: the rows
-    that are like the one which the search names. Raises `InvalidInput` as `parse_search`, for a field that the table
-    lacks or that several columns could be, and where a number is compared with something else.
+    `numbers` are the paths of the table's numbers, and `values` returns a number of each row by its path. `near` are
+    the rows similar to the one that the search names. Raises `InvalidInput` as `parse_search` does, for a field that
+    the table lacks or that several columns could be, and where a number is compared with something else.
     """
     anywhere = tuple(name for name in schema.names if _has_text(schema.field(name).type))
     columns: dict[str, None] = {}
@@ -199,5 +202,5 @@ def _texts_within(kind: pa.DataType) -> list[str]:
 
 
 def as_mask(array: pa.Array) -> np.ndarray:
-    """A column of truth values as a NumPy array; null becomes false."""
+    """Return a column of truth values as a NumPy array; null becomes false."""
     return pc.fill_null(array, False).to_numpy(zero_copy_only=False)

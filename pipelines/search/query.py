@@ -1,5 +1,5 @@
-"""Read what a person types to find rows: words, `field:value`, `reward<0.5`, "an exact phrase", - before what must not
-be.
+"""Read the search text that a person types: words, `field:value`, `reward<0.5`, "an exact phrase", and `-` before what
+must not occur.
 
 A row is found when all conditions hold for it. Upper and lower case are alike.
 """
@@ -48,7 +48,7 @@ class Term:
 
     @property
     def is_like(self) -> bool:
-        """Whether the condition asks for rows like the one with this id."""
+        """Tell whether the condition asks for rows similar to the one with this id."""
         return self.name == LIKE and self.by == ":"
 
 
@@ -85,7 +85,7 @@ def parse_search(text: str) -> list[Term]:
         terms.append(_read_term(match))
         at = match.end()
     if not any(term.value for term in terms):
-        raise InvalidInput("nothing to search for", field=FIELD)
+        raise InvalidInput("nothing to search for; give words, or FIELD:VALUE", field=FIELD)
     found = list(dict.fromkeys(terms))
     if sum(term.is_like for term in found) > 1:
         raise InvalidInput("looks for rows like one other row, not like several: leave one `like:` out", field=FIELD)
@@ -109,7 +109,7 @@ def _read_term(match: re.Match[str]) -> Term:
 
 
 def read_number(term: Term) -> float:
-    """The number that a condition compares with. Raises `InvalidInput` when its value is no number."""
+    """Return the number that a condition compares with. Raises `InvalidInput` when its value is no number."""
     try:
         return float(term.value.replace(",", ""))
     except ValueError:
@@ -117,13 +117,14 @@ def read_number(term: Term) -> float:
 
 
 def hint_quotes(term: Term) -> str:
-    """Say how to search for the text of a condition that was not meant as one."""
+    """Say how to search literally for a text that was read as a condition."""
     return f"to search for the text itself, write {quote(f'{term.name}{term.by}{term.value}')}"
 
 
 def texts_of(text: str) -> list[str]:
-    """The texts that a search looks for, to be marked where they stand in a row. Empty for a search that cannot be
-    read."""
+    """Return the texts that a search looks for, which are marked in the rows it finds. Empty for a search that cannot
+    be read.
+    """
     try:
         terms = parse_search(text)
     except InvalidInput:
@@ -133,7 +134,7 @@ def texts_of(text: str) -> list[str]:
 
 
 def like_of(text: str) -> str:
-    """The id of the row that a search wants similar rows for; empty where it wants none, or cannot be read."""
+    """Return the id of the row for which a search wants similar ones; empty where it wants none, or cannot be read."""
     try:
         return next((term.value for term in parse_search(text) if term.is_like), "")
     except InvalidInput:
@@ -141,7 +142,7 @@ def like_of(text: str) -> str:
 
 
 def add_term(text: str, *terms: Term) -> str:
-    """Add conditions to a search, in place of what it said of their fields; a search that cannot be read is
+    """Return a search with these conditions added, replacing those on the same fields; a search that cannot be read is
     replaced.
     """
     try:

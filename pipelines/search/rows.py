@@ -1,4 +1,4 @@
-"""Search the tables of a run: each search runs once, and goes on where it ended."""
+"""Search the tables of a run, running each search once and continuing it where it ended."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ _MOST_FOUND = 1000
 
 
 def search_rows(run: OpenRun, table: str, words: str) -> Found:
-    """The first rows that a search finds; for a search with `like`, the nearest first.
-
-    The search may have ended before the table did (`search_on`). Raises as `TableIndex.search` and `nearest_rows`.
+    """Return the first rows that a search finds; for a search with `like`, the nearest first. The search may have ended
+    before the table did (`search_on`). Raises what `TableIndex.search` and `nearest_rows` raise.
     """
     return run.once(_key(table, words), lambda: _search(run, table, words, 0, _MOST_FOUND))
 
@@ -31,7 +30,7 @@ def search_on(run: OpenRun, table: str, words: str) -> None:
 
 
 def all_rows(run: OpenRun, table: str, words: str) -> tuple[int, ...]:
-    """All rows that a search finds, however long it takes."""
+    """Return all rows that a search finds, however long it takes."""
     return _search(run, table, words, 0, max(run.size(table), 1), math.inf).rows
 
 

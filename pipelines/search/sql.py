@@ -1,4 +1,4 @@
-"""Answer SQL over the tables of a run with DuckDB, which reads their Parquet files and nothing else."""
+"""Answer SQL queries over the tables of a run with DuckDB, which reads their Parquet files and nothing else."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Describe what a data set shows of its rows as plain parts, which the page draws in a browser and `show` in a
-terminal."""
+"""Describe rows as plain parts that the page draws in a browser and `show` in a terminal, as each data set declares."""
 
 from typing import TYPE_CHECKING
 

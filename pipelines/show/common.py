@@ -1,4 +1,4 @@
-"""Make the parts that rows of several data sets are shown by: questions, documents, rows for training, origins."""
+"""Make the parts by which several data sets show their rows: questions, documents, rows for training, provenance."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def count_searches(searches: int, hops: int) -> StyledText:
 def head(
     question: str, gold: str, aliases: Sequence[str], final: str | None, is_right: bool, chips: Iterable[StyledText]
 ) -> Parts:
-    """Show a question, its gold answer and the answer that was given, where there is one."""
+    """Return parts that show a question, its gold answer and the given answer, where there is one."""
     return [Title(question), FieldList(answers(gold, aliases, final, is_right)), Chips([*chips])]
 
 
 def answers(gold: str, aliases: Sequence[str], final: str | None, is_right: bool) -> dict[str, Line]:
-    """The lines of the gold answer and, where there is one, of the answer that was given, by name."""
+    """Return by name the lines of the gold answer and, where there is one, of the given answer."""
     also = [StyledText(f" also: {'; '.join(aliases)[:300]}", "quiet")] if aliases else []
     known: dict[str, Line] = {"gold answer": (StyledText(gold, "gold"), *also)}
     if final is not None:
@@ -85,8 +85,9 @@ def answers(gold: str, aliases: Sequence[str], final: str | None, is_right: bool
 
 
 def passages(found: Sequence[Passage], marks: Sequence[Marked], only: frozenset[str] = frozenset()) -> DocumentPanes:
-    """Show passages, first and unfolded those in which an answer stands. `only`: ids that the other side did not
-    find."""
+    """Return parts that show passages, those with an answer first and unfolded. `only` are ids that the other side did
+    not find.
+    """
     return DocumentPanes([_passage(*each, marks, only) for each in telling_first(found, marks)], is_folded=True)
 
 
@@ -103,14 +104,14 @@ def _passage(
 
 
 def provenance(found: Provenance, **more: object) -> FieldList:
-    """Show where a row comes from."""
+    """Return parts that show where a row comes from."""
     fields = {**more, **to_dict(found)}
     keys = fields.pop("call_keys")
     return values(fields | {f"model calls ({len(keys)})": "\n".join(keys) or "none"})
 
 
 def values(fields: Mapping[str, Any]) -> FieldList:
-    """Show names and values; a value that is no text stands as JSON."""
+    """Return parts that show names and values; a value that is no text is shown as JSON."""
     return FieldList(
         {
             name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1, default=str)
@@ -120,9 +121,8 @@ def values(fields: Mapping[str, Any]) -> FieldList:
 
 
 def contrast(row: Any, worse: str, heads: tuple[Parts, Parts], notes: Mapping[int, StyledText] | None = None) -> Parts:
-    """Show a row of pairs side by side, from where the two sides part.
-
-    `worse`: what the second side is called; `heads`: what stands above each; `notes`: notes on turns of the second.
+    """Return parts that show a row of pairs side by side, from where the two sides differ. `worse` is the name of the
+    second side; `heads` are drawn above each; `notes` belong to turns of the second.
     """
     start, (good, bad) = row.diverges_at, heads
     return [
@@ -138,25 +138,27 @@ def contrast(row: Any, worse: str, heads: tuple[Parts, Parts], notes: Mapping[in
 
 
 def with_earlier(meanings: Mapping[str, str], earlier: Mapping[str, str]) -> dict[str, str]:
-    """Return what each score of a filter means, by the filter's earlier name too (`DataSet.earlier_reasons`)."""
+    """Return the meanings of filters' scores, including under the filters' earlier names
+    (`DataSet.earlier_reasons`).
+    """
     return {**meanings, **{old: meanings[now] for old, now in earlier.items() if now in meanings}}
 
 
 def measured(filters: Sequence[FilterScore], meanings: Mapping[str, str]) -> Fold:
-    """Show the scores of a row's filters. `meanings`: what each filter's score means."""
+    """Return parts that show the scores of a row's filters. `meanings` explains each filter's score."""
     title = f"What the filters measured: {sum(score.passed for score in filters)} of {len(filters)} passed"
     return Fold(title, [Scores(filters, meanings)], is_open=True)
 
 
 def reward(row: Any) -> Parts:
-    """Show the parts of a `TrajectoryReward`, and where its row comes from."""
+    """Return parts that show a `TrajectoryReward`, and where its row comes from."""
     found: TrajectoryReward = row.reward
     parts = {name: (getattr(found, name), meaning) for name, meaning in _REWARD.items()}
     return [Meters(parts), provenance(row.provenance, uid=row.uid, question_id=row.question_id)]
 
 
 def kind_chips(row: Any) -> list[StyledText]:
-    """Chips of a trajectory or a row for training: its kind, and which error it mends."""
+    """Return labels for a trajectory or a training row: its kind, and which error it corrects."""
     kind = getattr(row, "trajectory_kind", None) or row.kind
     meaning = "Holds a wrong step, a reflection and the mended step." if kind == "reflective" else "No wrong step."
     error = [StyledText(f"{row.reflection_error} error", "wrong")] if row.reflection_error else []
@@ -164,7 +166,7 @@ def kind_chips(row: Any) -> list[StyledText]:
 
 
 def size_chips(row: Any) -> list[StyledText]:
-    """Chips of a trajectory or a row for training: what planned it, how long it is, and how right."""
+    """Return labels for a trajectory or a training row: what planned it, how long it is, and how right."""
     return [
         StyledText(f"{row.origin} plan", "", ORIGINS[row.origin]),
         StyledText(f"{row.num_hops} hops", "", "Sub-questions of the plan that leads to the answer."),
@@ -177,7 +179,9 @@ def size_chips(row: Any) -> list[StyledText]:
 
 
 def sft_row(run: OpenRun, row: SftRow, notes: Mapping[int, StyledText] | None = None) -> Parts:
-    """Show what a trainer reads, with the turns on which the loss is taken. `notes`: as in `Conversation.notes`."""
+    """Return parts that show what a trainer reads, with the turns on which the loss is taken. `notes` are as in
+    `Conversation.notes`.
+    """
     part = f"turn {row.segment_index + 1} of {row.segment_count}" if row.segment_count > 1 else "whole conversation"
     trained = StyledText(
         f"{sum(row.train)} of {len(row.messages)} turns trained", "", "Turns on which the loss is taken."
@@ -206,7 +210,7 @@ def _final_answer(run: OpenRun, uid: str) -> str | None:
 
 
 def question(run: OpenRun, row: Question) -> Parts:
-    """Show a question with its decomposition and its paragraphs, the gold ones first."""
+    """Return parts that show a question with its decomposition and its paragraphs, the gold ones first."""
     supports = {hop.support_id for hop in row.decomposition} | {each.id for each in row.supporting_documents}
     hops = [
         {"hop": number, "question": hop.question, "answer": hop.answer, "paragraph": hop.support_id}
@@ -228,7 +232,7 @@ def question(run: OpenRun, row: Question) -> Parts:
 
 
 def document(run: OpenRun, row: SourceDocument) -> Parts:
-    """Show a document with what is known of it."""
+    """Return parts that show a document with what is known of it."""
     fields = {"id": row.id, "source": row.source, "kind": row.kind, "published": row.published or "unknown"}
     fields |= {"url": row.url, "authors": ", ".join(row.authors), "licence": row.licence or "unknown"}
     shown = values({name: value for name, value in fields.items() if value})

@@ -1,4 +1,4 @@
-"""Find where answers and quotes stand in a text, so that a reader sees at once which passage says what."""
+"""Find where answers and quotes occur in a text, so that a reader sees at once which passage says what."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marked:
-    """Answers that are marked in the same way."""
+    """A set of answers that are marked in the same way."""
 
     kind: str
     """Class of the mark: `gold`, `mended`, `wrong` or `step`."""
@@ -32,8 +32,9 @@ class Marked:
 
 
 def spans(text: str, marks: Iterable[Marked]) -> list[Mark]:
-    """Find where answers stand as whole words, whatever their case and punctuation; where two marks share a place,
-    the first kind holds."""
+    """Find where answers occur as whole words, ignoring case and punctuation; where two marks overlap, the first kind
+    wins.
+    """
     found: dict[tuple[int, int], str] = {}
     for mark in marks:
         for answer in mark.answers:
@@ -44,8 +45,9 @@ def spans(text: str, marks: Iterable[Marked]) -> list[Mark]:
 
 
 def telling_first(passages: Sequence[Passage], marks: Sequence[Marked]) -> list[tuple[int, Passage, bool]]:
-    """List rank (from 1), passage, and whether an answer stands in its text; passages with an answer first, else by
-    rank."""
+    """Return rank (from 1), passage, and whether its text has an answer; passages with an answer first, else by
+    rank.
+    """
     ranked = [(rank, each, bool(spans(each.text, marks))) for rank, each in enumerate(passages, start=1)]
     return sorted(ranked, key=lambda item: (not item[2], item[0]))
 
@@ -61,8 +63,9 @@ def _pattern(answer: str) -> re.Pattern[str] | None:
 
 @lru_cache(maxsize=1024)
 def find_stating(text: str, answers: tuple[str, ...]) -> Place | None:
-    """Begin and end of the first sentence of a text that states one of the answers, as `filters` read it; None without
-    one."""
+    """Return begin and end of the first sentence that states one of the answers, by the rules of `filters`; None
+    without one.
+    """
     from trailforge.filters import quote_of, says
 
     at = 0
@@ -81,7 +84,7 @@ def find_stating(text: str, answers: tuple[str, ...]) -> Place | None:
 
 
 def find_quote(text: str, quote: str) -> Place | None:
-    """Begin and end of the first place with a quote's words, whatever white space is between them; None without one."""
+    """Return begin and end of the first place with a quote's words, ignoring white space; None without one."""
     words = quote.split()
     if not words:
         return None
@@ -90,13 +93,13 @@ def find_quote(text: str, quote: str) -> Place | None:
 
 
 def clip(span: Place, begin: int, end: int) -> Place | None:
-    """The part of a span that lies between two positions, counted from the first of these; None when there is none."""
+    """Return the part of a span within two positions, counted from the first of these; None when there is none."""
     inner = max(span[0], begin) - begin, min(span[1], end) - begin
     return inner if inner[0] < inner[1] else None
 
 
 def find_shared(text: str, others: Iterable[str]) -> list[Place]:
-    """Find the places of a text where eight words or more in a row stand in another text, too, in whatever case."""
+    """Return the places of a text where eight words or more in a row also occur in another text, ignoring case."""
     taken = {run for other in others for run in _runs([word.casefold() for word in _WORD.findall(other)])}
     words = list(_WORD.finditer(text))
     places: list[Place] = []
@@ -115,7 +118,7 @@ def _runs(words: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def cut_out(places: Iterable[Place], holes: Iterable[Place]) -> list[Place]:
-    """The places without the parts of them that lie in `holes`."""
+    """Return the places without the parts of them that are in `holes`."""
     left = list(places)
     for begin, end in holes:
         left = [

@@ -1,4 +1,4 @@
-"""Define the parts that a row is shown by, and how a data set declares what it shows.
+"""Define the parts by which a row is shown, and how a data set declares what it shows.
 
 A part is plain data with anyone's text in it; the code that draws it keeps such text from acting. Kinds give parts
 their colours: `gold`, `right`, `wrong`, `mended`, `step`, `quiet`, `strong`, `warn`, `hop0` to `hop3`.
@@ -24,7 +24,7 @@ class StyledText(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A place in a text that is pointed out."""
+    """A place in a text that is highlighted."""
 
     begin: int
     end: int
@@ -61,7 +61,7 @@ class Chips(Part):
 
 @dataclass(frozen=True, slots=True)
 class FieldList(Part):
-    """A list of names and their values."""
+    """A list of names with their values."""
 
     fields: Mapping[str, Line]
 
@@ -118,13 +118,13 @@ class ShownDocument:
 
     @property
     def whole(self) -> str:
-        """Title and text in one: a quote may stand in either."""
+        """Return title and text in one, since a quote may be in either."""
         return f"{self.title}\n{self.text}"
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentPanes(Part):
-    """Documents side by side, each in a column that scrolls; or, folded, under each other."""
+    """Documents side by side, each in a column that scrolls, or one below another when folded."""
 
     documents: Sequence[ShownDocument]
     is_folded: bool = False
@@ -150,14 +150,14 @@ class Grid(Part):
 
 @dataclass(frozen=True, slots=True)
 class Meters(Part):
-    """Meters for the parts of a reward: each has a number, None where it is not known, and its meaning."""
+    """Meters for the parts of a reward: each has a number (None where it is not known) and its meaning."""
 
     parts: Mapping[str, tuple[float | None, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Scores(Part):
-    """What each filter measured, with the meaning of the scores by the filter's name."""
+    """The score of each filter, with the meanings of scores by the filter's name."""
 
     filters: Sequence[FilterScore]
     meanings: Mapping[str, str]
@@ -211,7 +211,7 @@ class Diagram(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownNode:
-    """A node of a search tree."""
+    """A node of a search tree as it is drawn."""
 
     id: int
     parent: int | None
@@ -227,7 +227,7 @@ class ShownNode:
 
 
 class TreePath(NamedTuple):
-    """A path of the tree that is pointed out, from the root to a node."""
+    """A path of the tree that is highlighted, from the root to a node."""
 
     node: int
     name: str
@@ -265,14 +265,14 @@ def tab(title: str, parts: Lazy) -> Tab:
 
 @dataclass(frozen=True, slots=True)
 class Tabs(Part):
-    """Tabs of which only the open one is made; the same one is open at the next row."""
+    """Tabs of which only the open one is drawn; the same one is open at the next row."""
 
     tabs: Sequence[Tab]
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One choice of a `Selector`."""
+    """One of the choices of a `Selector`."""
 
     title: str
     parts: Lazy
@@ -318,7 +318,7 @@ class DecideLink(Part):
 
 @dataclass(frozen=True, slots=True)
 class SearchOn(Part):
-    """A button to go on with a search that has not come to the table's end."""
+    """A button to continue a search that has not reached the table's end."""
 
     table: str
     words: str
@@ -396,5 +396,5 @@ class Show:
     """Names of files beside the tables, with what they are for."""
 
     def table(self, name: str) -> ShownTable | None:
-        """The shown table with this name; None when there is none."""
+        """Return the shown table with this name; None when there is none."""
         return next((table for table in self.tables if table.name == name), None)

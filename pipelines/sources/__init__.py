@@ -1,4 +1,4 @@
-"""Read question files, in the shapes they are published in (`published/`) and in our own, into `schemas.Question`.
+"""Read question files, in their published forms (`published/`) and in our own, into `schemas.Question`.
 
 Files of documents are read in `pipelines.sources.documents`, and live sources in `pipelines.sources.fetchers`.
 A row that cannot be used comes out as an `InvalidRow` in its place; only a file that cannot be read at all raises.
@@ -102,14 +102,14 @@ def read_questions(
     needs_decomposition: bool = False,
     kinds: Collection[QuestionKind] = ("text",),
 ) -> Iterator[Question | InvalidRow]:
-    """Read the questions of a file in order, with an `InvalidRow` for each row that is none, until `limit` questions
-    are read.
+    """Read the questions of a file in order, until `limit` questions are read, with an `InvalidRow` for each row that
+    is none.
 
-    The file is one that `rows.read_rows` takes. The format `auto` is the one that the keys of the first row with
-    known keys show. `column_map`: which column holds which field (`jsonl.parse_columns`), and that the rows are of
-    our own form. Two questions never have the same id: the second is an invalid row. `needs_paragraphs`,
-    `needs_decomposition`: a question without them is an invalid row, and so is one that is none of `kinds`. What is
-    ignored of rows is logged once.
+    The file is one that `rows.read_rows` takes. The format `auto` is recognised by the keys of the first row with known
+    keys. `column_map` says which column holds which field (`jsonl.parse_columns`), and that the rows are of our own
+    form. Two questions never have the same id: the second is an invalid row, and so is, with `needs_paragraphs` or
+    `needs_decomposition`, a question without them, and one that is none of `kinds`. What is ignored in rows is logged
+    once.
     """
     if format not in FORMATS:
         raise InvalidInput(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
@@ -160,7 +160,7 @@ def _read(
             raise InvalidInput(_unknown(row.value))
         question = read(fields)
         if question.id in seen:
-            raise InvalidInput(f"a question with the id {question.id!r} came before", field="id")
+            raise InvalidInput(f"a question with the id {question.id!r} came before; give each its own", field="id")
         _check_has(question, *needs)
     except InvalidInput as error:
         return InvalidRow(file=str(path), row=row.row, field=error.field, problem=error.problem, payload=row.text)
@@ -206,9 +206,8 @@ def _is_question(keys: Sequence[str]) -> bool:
 
 
 def read_benchmark(path: Path) -> Iterator[str]:
-    """Read the questions of a benchmark, on which nothing may be trained, from a file that `rows.read_rows` takes.
-
-    Raises `InvalidInput` for the first row that has none, since a benchmark that is half read protects nothing.
+    """Yield the questions of a benchmark, on which nothing may be trained, from a file that `rows.read_rows` takes.
+    Raises `InvalidInput` for the first row without one, since a benchmark that is half read protects nothing.
     """
     for row in read_rows(path, is_row=_is_question):
         if isinstance(row, InvalidRow):
@@ -225,8 +224,9 @@ _TEXTS = frozenset({".txt", ".md"})
 
 
 def holds_questions(path: Path) -> bool:
-    """Whether the first row of a file is a question, and no passage. For a file that cannot be read, the answer is
-    no."""
+    """Tell whether the first row of a file is a question, rather than a passage; False for a file that cannot be
+    read.
+    """
     if path.suffix in _TEXTS:
         return False
     try:
@@ -246,4 +246,7 @@ def read_paragraphs(path: Path, column_map: Mapping[str, str] | None = None) -> 
             found = found or bool(question.paragraphs)
             yield from question.paragraphs
     if not found:
-        raise InvalidInput("no question of it brings paragraphs to search", file=path)
+        raise InvalidInput(
+            "no question of it brings paragraphs to search; give a file of passages, or questions that have some",
+            file=path,
+        )

@@ -1,5 +1,6 @@
-"""Read what an audit found of questions: which ones cannot be answered, so that runs, evaluations and trainings
-leave them out before they pay for anything."""
+"""Read which questions an audit found unanswerable, so that runs, evaluations and trainings leave them out before they
+cost anything.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ AuditedBy = Literal["question", "sub_question", "best_wording"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedDocument:
-    """A document that an answer rests on, looked for in what is searched."""
+    """A document behind an answer, and whether the searched corpus has it."""
 
     title: str
     hops: tuple[int, ...] = ()
@@ -85,7 +86,7 @@ class AuditedDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedSearch:
-    """A search for the documents of a question."""
+    """A search for the documents of a question, and the ranks at which it found them."""
 
     by: AuditedBy
     """What the query was made from. `best_wording`: the document's title with the sentence that counts, or
@@ -131,7 +132,7 @@ class AuditedQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditManifest:
-    """A finished audit: the contents of its file audit.json, which is written last and sealed."""
+    """A finished audit: the content of its file audit.json, which is written last, with its own hash."""
 
     STORED_AS: ClassVar[str] = "AuditManifest"
     SCHEMA_VERSION: ClassVar[str] = "1.1"
@@ -163,7 +164,7 @@ class AuditManifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audited:
-    """What an audit says of its questions, each known by its `audit_key`."""
+    """The result of an audit for each of its questions, found by its `audit_key`."""
 
     reasons: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Reason and detail of each question that is set aside."""
@@ -174,17 +175,17 @@ class Audited:
 
     @property
     def hash(self) -> str:
-        """A hash of 12 hex digits over what is set aside and why; empty where no audit is used."""
+        """Return a hash of 12 hex digits over which questions are set aside and why; empty where no audit is used."""
         if not self.known:
             return ""
         content = json.dumps([sorted((key, reason) for key, (reason, _) in self.reasons.items()), sorted(self.known)])
         return hashlib.sha256(content.encode()).hexdigest()[:12]
 
     def key_of(self, question: Question) -> str | None:
-        """The audit's key of a question; None for one that was not audited. A question without paragraphs is also known
-        by its words.
+        """Return the audit's key of a question; None for one that was not audited.
 
-        The same words with other paragraphs are another question.
+        A question without paragraphs is also recognised by its words. The same words with other paragraphs are another
+        question.
         """
         key = audit_key(question)
         if key in self.known:
@@ -192,25 +193,28 @@ class Audited:
         return None if question.paragraphs else self.key_by_words(question.question, question.answer, question.id)
 
     def key_by_words(self, question: str, answer: str, id: str) -> str | None:
-        """The audit's key of a question known by its words and gold answer. The id decides where several questions
-        have these words and only some of them are set aside."""
+        """Return the audit's key of a question recognised by its words and gold answer. The id decides where several
+        questions have these words and only some of them are set aside.
+        """
         found = self.alike.get(words_key(question, answer), {})
         is_clear = len({key in self.reasons for key in found.values()}) == 1
         return found.get(id) or (next(iter(found.values())) if is_clear else None)
 
     def knows(self, source: Any) -> bool:
-        """Whether a source was audited, or none has to be: no audit is asked, or it asks nothing."""
+        """Tell whether a source was audited; True also where no audit is used, and for a source that is no question."""
         is_asked = bool(self.known) and isinstance(source, Question)
         return not is_asked or self.key_of(source) is not None
 
     def row_of(self, source: Any) -> RejectedRow | None:
-        """The row for `rejected/` that stands for a question that is set aside; None for any other question, and for
-        what is no question."""
+        """Return the row for `rejected/` of a question that the audit sets aside; None for any other question, and for
+        what is no question.
+        """
         return self.row(source, self.key_of(source)) if self.reasons and isinstance(source, Question) else None
 
     def row(self, asked: Any, key: str | None) -> RejectedRow | None:
-        """The row for `rejected/` that stands for any record with an id or a uid; None unless its key is of a
-        question that is set aside."""
+        """Return the row for `rejected/` of any record with an id or a uid whose key is of a question that is set
+        aside; None for others.
+        """
         if key is None or (found := self.reasons.get(key)) is None:
             return None
         return RejectedRow(
@@ -227,14 +231,15 @@ NOT_AUDITED = Audited()
 
 
 def audit_key(question: Question) -> str:
-    """The key by which an audit knows a question: a hash of its words, its gold answer and the documents that it
-    names or brings, white space and case apart."""
+    """Return the key by which an audit finds a question: a hash of its words, its gold answer and its documents,
+    ignoring white space and case.
+    """
     texts = [text for each in question.paragraphs for text in (each.title, each.text)]
     return _hash(question.question, question.answer, *(each.title for each in question.supporting), "", *texts)
 
 
 def words_key(question: str, answer: str) -> str:
-    """A hash of a question's words and its gold answer alone, whatever documents it brings."""
+    """Return a hash of a question's words and its gold answer alone, whatever documents it has."""
     return _hash(question, answer)
 
 
@@ -244,7 +249,7 @@ def _hash(*texts: str) -> str:
 
 
 def read_audit(folder: Path) -> AuditManifest:
-    """The manifest of a finished audit. Raises `InvalidInput` where there is none, or it was changed."""
+    """Return the manifest of a finished audit. Raises `InvalidInput` where there is none, or it was changed."""
     path = folder / AUDIT
     try:
         content = parse_json(path.read_bytes())
@@ -260,8 +265,9 @@ def read_audit(folder: Path) -> AuditManifest:
 
 
 def read_audited(folder: Path | None) -> Audited:
-    """Read what an audit sets aside; None gives an audit that sets nothing aside. Raises `InvalidInput` as
-    `read_audit`, and for a changed file."""
+    """Read which questions an audit sets aside; None gives an audit that sets nothing aside. Raises `InvalidInput` as
+    `read_audit` does, and for a changed file.
+    """
     if folder is None:
         return NOT_AUDITED
     manifest = read_audit(folder)
@@ -282,10 +288,10 @@ def read_audited(folder: Path | None) -> Audited:
 def split_audited(
     asked: Sequence[T], audited: Audited, key_of: Callable[[T], str | None]
 ) -> tuple[list[T], list[RejectedRow]]:
-    """Split questions into those that can be answered, and rows with reasons for the others; how many there are of each
-    is logged.
+    """Split questions into those that can be answered, and rows with reasons for the others; their numbers are logged.
 
-    `key_of`: as `Audited.key_of`. Raises `InvalidInput` where the audit knows none of them, or leaves none.
+    `key_of` returns a question's key as `Audited.key_of` does. Raises `InvalidInput` where the audit knows none of the
+    questions, or leaves none.
     """
     if not audited.known:
         return list(asked), []
@@ -298,13 +304,16 @@ def split_audited(
     if aside:
         _LOG.log(NOTICE, "%d of %d questions are set aside: %s", len(aside), len(keys), count_reasons(aside))
     if not kept:
-        raise InvalidInput("no question is left that can be answered", field="--audited")
+        raise InvalidInput(
+            "no question is left that can be answered; give other questions, or leave it out", field="--audited"
+        )
     return kept, aside
 
 
 def check_known(unknown: int, total: int, source: Path | None = None) -> None:
-    """Log how many questions are asked although the audit does not know them. Raises `InvalidInput` where it knows
-    none."""
+    """Log how many questions are used although the audit does not know them. Raises `InvalidInput` where it knows
+    none.
+    """
     if unknown and unknown == total:
         raise InvalidInput("none of these questions was audited: audit this file", file=source, field="--audited")
     if unknown:
@@ -312,13 +321,13 @@ def check_known(unknown: int, total: int, source: Path | None = None) -> None:
 
 
 def count_reasons(rows: Iterable[RejectedRow]) -> str:
-    """The reasons of rejected rows with the number of rows for each, the most frequent first."""
+    """Return the reasons of rejected rows with the number of rows for each, the most frequent first, as text."""
     counts = Counter(row.reason for row in rows)
     return ", ".join(f"{reason} {count:,}" for reason, count in counts.most_common())
 
 
 def write_set_aside(folder: Path, rows: Sequence[RejectedRow], split: str = "audited") -> None:
-    """Write the questions that are not asked, with their reasons, into a folder; nothing where there are none."""
+    """Write the questions that are not used, with their reasons, into a folder; nothing where there are none."""
     if rows:
         path = folder / SET_ASIDE / f"part-{split}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)

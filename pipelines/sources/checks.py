@@ -1,4 +1,4 @@
-"""Check what holds for a question whatever file it comes from, and how many invalid rows a run accepts."""
+"""Check what every question must satisfy, whatever file it comes from, and how many invalid rows a run accepts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _REFERENCE = re.compile(r"#(\d{1,9})")
 
 
 def check_question(question: Question, *, hops: str = "decomposition", paragraphs: str = "paragraphs") -> Question:
-    """Return the question, when its parts fit together; `hops` and `paragraphs` are the fields' names in the file.
+    """Return the question unchanged when its parts are consistent; `hops` and `paragraphs` are the fields' names in the
+    file.
 
-    Raises `InvalidInput` for two paragraphs of one id, a supporting paragraph that is not there, a hop that refers to
-    itself, to a later one, or to none, and fewer hops than one.
+    Raises `InvalidInput` for two paragraphs of one id, a supporting paragraph that does not exist, a hop that refers to
+    itself, to a later one or to none, and no hop at all.
     """
     ids = [paragraph.id for paragraph in question.paragraphs]
     twice = next((i for i, count in Counter(ids).items() if count > 1), None)
@@ -48,12 +49,12 @@ def check_question(question: Question, *, hops: str = "decomposition", paragraph
 
 
 def distinct_aliases(aliases: Iterable[str], answer: str) -> tuple[str, ...]:
-    """Aliases in order, without empty ones, repeats, and the answer itself."""
+    """Return the aliases in order, without empty ones, repeats, and the answer itself."""
     return tuple(alias for alias in dict.fromkeys(aliases) if alias and alias != answer)
 
 
 def say_unsearched(rows: Iterable[Question | InvalidRow], source: Path) -> Iterator[Question | InvalidRow]:
-    """Pass the rows on; log once that questions bring paragraphs which this run does not search."""
+    """Yield the rows unchanged, and log once that questions bring paragraphs which this run does not search."""
     is_said = False
     for row in rows:
         if not is_said and isinstance(row, Question) and row.paragraphs:
@@ -63,8 +64,9 @@ def say_unsearched(rows: Iterable[Question | InvalidRow], source: Path) -> Itera
 
 
 def check_invalid(invalid: Sequence[InvalidRow], read: int, *, is_any_valid: bool) -> None:
-    """Check that no more rows are invalid than a run accepts, and that one is valid. Raises `InvalidInput` with the
-    first invalid one."""
+    """Raise `InvalidInput`, with the first invalid row, when more rows are invalid than a run accepts, or none is
+    valid.
+    """
     if not invalid or (is_any_valid and len(invalid) <= _MOST_INVALID * read):
         return
     first = invalid[0]

@@ -1,4 +1,4 @@
-"""Read documents from rows: those of archives that are known by their fields, and rows with any columns.
+"""Read documents from rows: those of archives, recognised by their fields, and rows with any columns.
 
     {"arxiv_id": "2504.00016", "title": "…", "abstract": "…", "authors": ["…"], "listed_date": "2025-04-02", "url": "…"}
     {"id": "wikinews_2019_000", "title": "…", "date": "2019-01-04", "source": "Wikinews", "text": "…", "url": "…"}
@@ -76,7 +76,7 @@ def parse_columns(text: str) -> dict[str, str]:
 
 
 class FileLabels(NamedTuple):
-    """Labels that a person gives to all documents of a file; they replace what the file says."""
+    """Labels that the user gives to all documents of a file; they replace what the file says."""
 
     source: str | None = None
     """Name of the source, or `EACH`; None: as the file says."""
@@ -120,7 +120,7 @@ def _labels(path: str, text: str) -> FileLabels:
 
 
 def check_columns(column_map: Mapping[str, str]) -> dict[str, str]:
-    """Return the map, when it maps fields of documents only. Raises `InvalidInput` otherwise."""
+    """Return the map unchanged when it maps fields of documents only. Raises `InvalidInput` otherwise."""
     return check_column_map(column_map, USUAL, "documents")
 
 
@@ -134,7 +134,7 @@ def columns_of(names: Sequence[str], column_map: Mapping[str, str], *, is_row: b
 
 
 def text_columns(names: Sequence[str], column_map: Mapping[str, str]) -> list[str]:
-    """The columns that a text may stand in, the best first."""
+    """Return the columns that may hold a text, the best first."""
     if "text" in column_map:
         return [column_map["text"]]
     places = {usual: place for place, usual in enumerate(USUAL["text"])}
@@ -143,7 +143,7 @@ def text_columns(names: Sequence[str], column_map: Mapping[str, str]) -> list[st
 
 
 def is_document(names: Sequence[str], column_map: Mapping[str, str]) -> bool:
-    """Whether an object with these keys is a document itself, and no wrapper around a list of them."""
+    """Tell whether an object with these keys is a document itself, rather than a wrapper around a list of them."""
     try:
         return bare_name(columns_of(names, column_map)["text"]) not in _SHORT
     except InvalidInput:
@@ -215,7 +215,7 @@ def _text(row: Fields, column: str) -> str:
 
 
 def with_full_id(document: SourceDocument) -> SourceDocument:
-    """Return the document with its own id made `source:id`; an id that begins so already stays."""
+    """Return the document with its id made `source:id`; an id that already begins like this is unchanged."""
     native = document.id.removeprefix(f"{document.source}:")
     return replace(document, id=f"{document.source}:{native}")
 
@@ -230,8 +230,9 @@ def authors_of(row: Fields, name: str) -> tuple[str, ...]:
 
 
 def language_code(text: str) -> str | None:
-    """The language code `en` of `en`, `EN` and `en-US`; None for a text that does not begin with a code of two
-    letters."""
+    """Return the language code `en` of `en`, `EN` and `en-US`; None for a text that does not begin with a code of two
+    letters.
+    """
     match = _LANGUAGE.fullmatch(text)
     return match[1].lower() if match else None
 
@@ -259,7 +260,7 @@ _ARXIV_ID = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """A source of documents whose rows are known by their fields, without a column map."""
+    """A source of documents whose rows are recognised by their fields, without a column map."""
 
     columns: frozenset[str]
     """Names of all columns that are read."""

@@ -1,4 +1,4 @@
-"""Quotas of questions to be made or taken: a small YAML file, which `trailforge demand` writes and people may write.
+"""Read quotas of questions to be made or taken from a small YAML file, which `trailforge demand` or a person writes.
 
     quotas:
     - {share: 0.5, hops: 3, shape: chain}
@@ -38,7 +38,7 @@ _WORD = re.compile(r"[A-Z][a-z]*\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """The features of a question by which quotas tell questions apart."""
+    """The features of a question that quotas can ask for."""
 
     hops: int | None
     """Number of facts that have to be looked up; None: not known."""
@@ -52,7 +52,7 @@ class Traits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """A share of questions, and what they are to be like; an empty key allows anything."""
+    """A share of questions, with the features they should have; an empty key allows anything."""
 
     share: float
     """Share of all questions; the shares of a file are taken in proportion."""
@@ -85,7 +85,9 @@ class Quota:
 
     @property
     def misleads(self) -> bool | None:
-        """Whether a world is to set a look-alike beside such a question; None: nothing is said of it."""
+        """Return whether a world should place a look-alike document beside such a question; None where the quota does
+        not say.
+        """
         if self.look_alike is None and self.failure:
             return self.failure.startswith(("misread", "miss"))
         return self.look_alike
@@ -98,7 +100,7 @@ class Quota:
         return ", ".join(filter(None, (hops, self.shape, self.relation, self.failure, alike, start))) or "any"
 
     def takes(self, traits: Traits) -> bool:
-        """Whether a question with these traits fits the quota."""
+        """Tell whether a question with these traits fits the quota."""
         return (
             self.hops in (None, traits.hops)
             and self.shape in ("", traits.shape)
@@ -109,7 +111,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """Quotas for the questions that a run makes or takes."""
+    """The quotas for the questions that a run makes or takes."""
 
     quotas: tuple[Quota, ...] = ()
     measured: str = ""
@@ -117,18 +119,18 @@ class Demand:
 
     @property
     def hash(self) -> str:
-        """A hash of 12 hex digits over the quotas; empty where there are none."""
+        """Return a hash of 12 hex digits over the quotas; empty where there are none."""
         if not self.quotas:
             return ""
         return hashlib.sha256(json.dumps(to_dict(self)["quotas"]).encode()).hexdigest()[:12]
 
     def over(self, backend: str) -> Demand:
-        """The same demand without the quotas that were seen over another back end."""
+        """Return the demand without the quotas that were measured over another back end."""
         kept = tuple(each for each in self.quotas if each.backend in ("", backend))
         return Demand(quotas=kept, measured=self.measured)
 
     def counts(self, total: int) -> list[int]:
-        """How many of `total` questions each quota gets: whole numbers by the largest remainders."""
+        """Return how many of `total` questions each quota gets: whole numbers by the method of largest remainders."""
         whole = sum(each.share for each in self.quotas)
         exact = [total * each.share / whole for each in self.quotas]
         counts = [int(number + 1e-9) for number in exact]
@@ -138,8 +140,9 @@ class Demand:
         return counts
 
     def quota_of(self, traits: Traits, left: Sequence[int]) -> int | None:
-        """Index of the quota that a question counts for, the one with the most keys first; None: no fitting quota
-        has room."""
+        """Return the index of the quota that a question counts for, preferring the one with the most keys; None when no
+        fitting quota has room.
+        """
         fitting = [place for place, quota in enumerate(self.quotas) if left[place] > 0 and quota.takes(traits)]
         return min(fitting, key=lambda place: (-_keys_of(self.quotas[place]), place), default=None)
 
@@ -148,10 +151,10 @@ NOT_DEMANDED = Demand()
 
 
 def pick(traits: Sequence[Traits], demand: Demand, wanted: int | None) -> list[int]:
-    """Positions of the questions to take, in their order. `wanted`: how many to take, as far as there are so many.
+    """Return the positions of the questions to take, in order.
 
-    None: as many as leave no quota short that any question fits. Questions that a quota lacks are not made up for by
-    others.
+    `wanted` is how many to take, as far as there are so many; None takes as many as possible in the quotas'
+    proportions. Questions that a quota lacks are not replaced by others.
     """
     if wanted is None:
         wanted = _most(traits, demand)
@@ -169,10 +172,8 @@ def pick(traits: Sequence[Traits], demand: Demand, wanted: int | None) -> list[i
 def take_by_quota(
     read: Callable[[], Iterable[Any]], demand: Demand, may_ask: Callable[[Question], bool], wanted: int | None
 ) -> Iterator[Any]:
-    """Read rows twice, and yield the questions that the quotas take, with all rows that are no questions or may not be
-    asked.
-
-    Without quotas all rows. Raises `NothingLeft` where no quota takes any question.
+    """Read rows twice, and yield the questions that the quotas take, together with all rows that are no questions or
+    that `may_ask` refuses. Without quotas all rows are yielded. Raises `NothingLeft` where no quota takes any question.
     """
     if not demand.quotas:
         yield from read()
@@ -184,7 +185,9 @@ def take_by_quota(
             traits.append(traits_of(row))
     taken = {places[each] for each in pick(traits, demand, wanted)}
     if places and not taken:
-        raise NothingLeft("no question is one that a quota of --demand asks for")
+        raise NothingLeft(
+            "no question is one that a quota of --demand asks for; give other questions, or a quota without keys"
+        )
     for place, row in enumerate(read()):
         if place in taken or not isinstance(row, Question) or not may_ask(row):
             yield row
@@ -211,9 +214,9 @@ def _keys_of(quota: Quota) -> int:
 
 
 def traits_of(question: Question) -> Traits:
-    """The traits of a question, told by its hops.
+    """Return the traits of a question, as its hops show them.
 
-    A comparison ends in a hop for which nothing is looked up. Chains meet where a hop rests on two earlier ones, or
+    A comparison ends in a hop for which nothing is looked up. Chains meet where a hop depends on two earlier ones, or
     where more facts are looked up than there are hops.
     """
     hops, count = question.decomposition, question.hop_count
@@ -230,8 +233,9 @@ def traits_of(question: Question) -> Traits:
 
 
 def relation_of(sub_question: str) -> str:
-    """A sub-question without the words that name one thing: "Who directed Metropolis?" and "Who directed #1?" become
-    alike."""
+    """Return a sub-question without the words that name one thing, so that "Who directed Metropolis?" and "Who directed
+    #1?" become equal.
+    """
     _, parted, relation = sub_question.partition(">>")
     if parted:
         return f"… >> {relation.strip().casefold()}"

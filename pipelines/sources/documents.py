@@ -1,4 +1,4 @@
-"""Read files of documents, told apart by content, into `schemas.SourceDocument`.
+"""Read files of documents, whose format is recognised by content, into `schemas.SourceDocument`.
 
 JSON Lines, JSON lists, CSV, Parquet, RSS 2.0 and Atom; all but Parquet also in gzip. Rows of archives are known by
 their fields; of all others the columns are found by a map or their names.
@@ -47,12 +47,12 @@ def read_documents(
     """Read the documents of all files in order, with an `InvalidRow` for each row that is none.
 
     `column_map` says which column holds which field (`columns.parse_columns`), and that the rows are of no known
-    source; entries of feeds have no columns. `source` and `kind` replace what the rows say, and `labels`, by path,
-    both of one file, whose source may be `EACH`. Without them, `source` is that of the row, the feed's site or the
-    file's name, and `kind` is news where the row has a publisher and a date, else general. Two documents never have
-    the same id: the second is an invalid row; `seen`: ids that were given before, which those of these documents
-    join. A notice says how many of a file look like papers and are taken for something else.
-    Raises `InvalidInput` for a file that is missing, cannot be read to its end, or lacks a column.
+    source; entries of feeds have no columns. `source` and `kind` replace what the rows say, and `labels`, by path, both
+    for one file, whose source may be `EACH`. Without them, `source` is that of the row, the feed's site or the file's
+    name, and `kind` is news where the row has a publisher and a date, else general. Two documents never have the same
+    id: the second is an invalid row. `seen` are ids that were used before; those of these documents are added. A notice
+    says how many of a file look like papers but are read as something else. Raises `InvalidInput` for a file that is
+    missing, cannot be read to its end, or lacks a column.
     """
     common, seen = check_columns(column_map or {}), set[str]() if seen is None else seen
     for path in paths:
@@ -135,7 +135,7 @@ class _Reading:
             document = self._read(fields, column_map or {})
             document = self._labelled(document if column_map is None else as_plain(document), path)
             if document.id in self.seen:
-                raise InvalidInput(f"a document with the id {document.id!r} came before", field="id")
+                raise InvalidInput(f"a document with the id {document.id!r} came before; give each its own", field="id")
         except InvalidInput as error:
             return InvalidRow(file=str(path), row=row.row, field=error.field, problem=error.problem, payload=row.text)
         self.asides.say(fields.asides)

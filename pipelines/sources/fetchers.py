@@ -1,4 +1,4 @@
-"""Fetch documents from live sources behind one protocol: arXiv's export API, GNews, and Google News by way of Serper.
+"""Fetch documents from live sources behind one interface: arXiv's export API, GNews, and Google News by Serper.
 
 Keys come from the environment when a fetch begins, and stand in no error. What is fetched differs from day to day:
 write it to a file first, and make runs from that.
@@ -56,12 +56,11 @@ class DocumentFetcher(Protocol):
     def fetch(
         self, query: str, *, since: date | None = None, until: date | None = None, limit: int = 100
     ) -> AsyncIterator[SourceDocument]:
-        """Fetch up to `limit` documents that the source finds for the query, published from `since` to `until`
+        """Yield up to `limit` documents that the source finds for the query, published from `since` to `until`
         (included).
 
-        No document comes twice, and none without text. Raises `InvalidInput` for a request that makes no sense or a
-        key that is not set, `ServerUnavailable` when the source does not answer, and `ProviderError` when it
-        refuses.
+        No document comes twice, and none without text. Raises `InvalidInput` for an impossible request or a key that is
+        not set, `ServerUnavailable` when the source does not answer, and `ProviderError` when it refuses.
         """
         ...
 
@@ -151,7 +150,8 @@ class _PagedSource(ABC):
 
 
 class ArxivFetcher(_PagedSource):
-    """arXiv's export API (info.arxiv.org/help/api/user-manual): papers by the day of their first version, newest first.
+    """Fetches from arXiv's export API (info.arxiv.org/help/api/user-manual): papers by the day of their first version,
+    newest first.
 
     Queries use its syntax (`cat:cs.CL AND ti:search`), or words that all must occur. At most 30,000 results: for more,
     split the window. A page may be empty before the end, and be there a moment later; and the number of results is
@@ -201,7 +201,7 @@ def _search_query(query: str, since: date | None, until: date | None) -> str:
     if not _FIELDS.search(query):
         words = arxiv_words(query)
         if not words:
-            raise InvalidInput(f"no word to search for in {query[:40]!r}", field="query")
+            raise InvalidInput(f"no word to search for in {query[:40]!r}; give at least one", field="query")
         query = " AND ".join(words)
     if since is None and until is None:
         return query
@@ -214,9 +214,9 @@ _LANGUAGE = "en"
 
 
 class GNewsFetcher(_PagedSource):
-    """GNews (docs.gnews.io), search endpoint: articles with a beginning of their text, the newest first.
+    """Fetches from GNews' search endpoint (docs.gnews.io): articles with the beginning of their text, newest first.
 
-    Queries are in its syntax: words, "phrases", AND, OR, NOT. The free plan allows one request a second.
+    Queries use its syntax: words, "phrases", AND, OR, NOT. The free plan allows one request a second.
     """
 
     name = "GNews"
@@ -261,9 +261,9 @@ def _parse_gnews(content: bytes) -> tuple[int, list[Fields]]:
 
 
 class SerperFetcher(_PagedSource):
-    """Google News by way of Serper (serper.dev): titles and snippets of articles, in Google's order.
+    """Fetches from Google News through Serper (serper.dev): titles and snippets of articles, in Google's order.
 
-    Queries are as one types them at Google. `3 weeks ago` names no day, so it is left out.
+    Queries are written as for Google. An article whose date is only `3 weeks ago` is left out, since that names no day.
     """
 
     name = "Serper"
@@ -346,7 +346,7 @@ class NewsFetcher:
     async def fetch(
         self, query: str, *, since: date | None = None, until: date | None = None, limit: int = 100
     ) -> AsyncIterator[SourceDocument]:
-        """Fetch as `DocumentFetcher.fetch`. An error of the first provider is raised only if the second fails too."""
+        """Fetch as `DocumentFetcher.fetch` does. Raises the first provider's error only if the second fails, too."""
         _check_request(query, since, until, limit)
         seen: set[str] = set()
         failure: ProviderError | None = None
@@ -382,9 +382,8 @@ FETCHERS: Mapping[str, Callable[[], DocumentFetcher]] = {
 def fetch_to_file(
     origin: str, query: str, path: Path, *, since: date | None = None, until: date | None = None, limit: int = 100
 ) -> int:
-    """Write what a source finds as JSON Lines, and return the number of documents. The file is whole or not there.
-
-    Raises `OutputError` for a file that exists, `InvalidInput` for no documents at all, and as `DocumentFetcher.fetch`.
+    """Write what a source finds as JSON Lines, and return the number of documents. The file is whole or absent. Raises
+    `OutputError` for a file that exists, `InvalidInput` when nothing is found, and what `DocumentFetcher.fetch` raises.
     """
     if path.exists():
         raise OutputError(f"{path} exists; give another --out")

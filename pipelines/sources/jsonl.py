@@ -1,4 +1,4 @@
-"""Read questions of our own form: `question` and `answer` suffice, in rows of JSON or of a table.
+"""Read questions of our own form, in rows of JSON or of a table; `question` and `answer` suffice.
 
     {"id": "…", "question": "…", "answer": "…", "aliases": ["…", …], "num_hops": 2,
      "paragraphs": [{"id": "0", "title": "Title", "text": "Sentence."}, "A text without a title.", …],
@@ -87,7 +87,7 @@ def parse_columns(text: str | None) -> dict[str, str]:
 
 
 def read_given(files: Iterable[Path], options: Mapping[str, Any]) -> tuple[tuple[Path, ...], dict[str, Any]]:
-    """The paths and options of a run over questions, with `columns` as text."""
+    """Return the paths and options of a run over questions, with `columns` as text."""
     rest = {name: value for name, value in options.items() if name != "columns"}
     columns = parse_columns(options.get("columns"))
     return tuple(files), rest | ({"column_map": columns} if columns else {})
@@ -179,7 +179,7 @@ def _correct_letters(row: Fields, column: str, options: Sequence[str]) -> tuple[
 
 
 def is_question(names: tuple[str, ...]) -> bool:
-    """Whether a row with these columns is of our own form, or would be but for its answer."""
+    """Tell whether a row with these columns is of our own form, or would be but for its answer."""
     try:
         return "question" in names or bool(_columns(names, ()))
     except InvalidInput:
@@ -212,7 +212,9 @@ def _refuse_broken(row: Fields, columns: Iterable[str]) -> None:
     for column in columns:
         value = row.values.get(column)
         if isinstance(value, str) and _LIKE_JSON.match(value) and isinstance(parsed(value), str):
-            raise InvalidInput(f"begins as JSON and is none, or is cut short: {value[:40]!r}", field=row.name(column))
+            raise InvalidInput(
+                f"begins as JSON but is none, or is cut short: {value[:40]!r}; mend the cell", field=row.name(column)
+            )
 
 
 def _leave_unused(row: Fields, used: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""Leave out of the next run the sources that people rejected, one by one or by a pattern."""
+"""Leave out of the next run the sources that people rejected, individually or by a pattern."""
 
 from __future__ import annotations
 
@@ -48,9 +48,8 @@ class Refusals:
 
     @property
     def hash(self) -> str:
-        """A hash of 12 hex digits over all that is refused and why; empty when nothing is.
-
-        The content of sources is not hashed: which of them are left out follows from the inputs.
+        """Return a hash of 12 hex digits over all that is refused and why; empty when nothing is. The content of
+        sources is not hashed: which of them are left out follows from the inputs.
         """
         if not (self.sources or self.patterns):
             return ""
@@ -59,7 +58,7 @@ class Refusals:
         return hashlib.sha256(content.encode()).hexdigest()[:12]
 
     def row_of(self, source: Any) -> RejectedRow | None:
-        """The row for `rejected/` of a source that is refused; None for all others."""
+        """Return the row for `rejected/` of a source that is refused; None for all others."""
         said = self.sources.get((source.id, hash_source(source))) or self.sources.get((source.id, ANY))
         if said is not None:
             return _reject_source(source, REASON, f"people rejected it, or what was made of it: {said}")
@@ -74,22 +73,20 @@ NONE = Refusals()
 
 
 def hash_source(source: Any) -> str:
-    """A hash of 12 hex digits over what a source says besides its id, white space apart."""
+    """Return a hash of 12 hex digits over a source's content without its id, ignoring white space."""
     fields = pattern_fields(type(source))
     texts = [" ".join(text.split()) for name in _TELLING if name in fields for text in fields[name](source)]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
 
 
 def refused_sources(rulings: Mapping[str, Iterable[Ruling]]) -> dict[SourceKey, str]:
-    """Find the questions, documents and paths that nothing is to be made of again, with the person and the reason
+    """Find the questions, documents and paths from which nothing is to be made again, with the person and the reason
     behind each.
 
-    `rulings`: by the hash of their source, `ANY` where it is not known.
-
-    A source is refused when it was rejected itself; and when a row that was made of it was rejected, and none was
-    accepted or fixed. A question made of a graph is such a row, and itself the source of trajectories. Rows of bundles
-    refuse no source: it is not told which of its documents was at fault. Raises `InvalidInput` for a rejection of which
-    it is not known what it refuses.
+    `rulings` are by the hash of their source, `ANY` where it is unknown. A source is refused when it was rejected
+    itself, and when a row made of it was rejected and none was accepted or fixed. A question made from a graph is such
+    a row, and itself the source of trajectories. Rows of bundles refuse no source, since it is unknown which of their
+    documents was at fault. Raises `InvalidInput` for a rejection that does not say what it refuses.
     """
     itself: dict[SourceKey, str] = {}
     against: dict[SourceKey, list[str]] = {}
@@ -116,8 +113,9 @@ def refused_sources(rulings: Mapping[str, Iterable[Ruling]]) -> dict[SourceKey, 
 
 
 def compile_pattern(pattern: str) -> regex.Pattern[str]:
-    """Compile a pattern for searches. Raises `InvalidInput` for text that is no pattern, and for one that every text
-    matches."""
+    """Compile a pattern for searches. Raises `InvalidInput` for text that is no pattern, and for one that matches every
+    text.
+    """
     if len(pattern) > LONGEST_PATTERN:
         raise InvalidInput(f"longer than {LONGEST_PATTERN:,} characters", field="pattern")
     try:
@@ -125,12 +123,16 @@ def compile_pattern(pattern: str) -> regex.Pattern[str]:
     except (regex.error, OverflowError, RecursionError) as error:
         raise InvalidInput(f"{pattern!r} is no regular expression: {error}", field="pattern") from error
     if found.search("") is not None:
-        raise InvalidInput(f"{pattern!r} matches the empty text, and so every source", field="pattern")
+        raise InvalidInput(
+            f"{pattern!r} matches the empty text, and so every source; write one that needs a letter", field="pattern"
+        )
     return found
 
 
 def is_match(pattern: RefusedPattern, source: Any) -> bool:
-    """Whether a source has the pattern in its field. Raises `InvalidInput` when that takes longer than `MATCH_S`."""
+    """Tell whether a source has the pattern in its field. Raises `InvalidInput` when that takes longer than
+    `MATCH_S`.
+    """
     parts = pattern_fields(type(source)).get(pattern.field)
     search = _compile(pattern.pattern).search
     try:
@@ -142,8 +144,9 @@ def is_match(pattern: RefusedPattern, source: Any) -> bool:
 
 @cache
 def pattern_fields(record: type) -> Mapping[PatternField, Parts]:
-    """The fields of this kind of source that a pattern can be held against, with the texts of each; any of them may
-    match."""
+    """Return the fields of this kind of source that a pattern can be matched against, with the texts of each, any of
+    which may match.
+    """
     inputs = (load_dataset(name).inputs for name in dataset_names())
     return next((table.patterns for table in inputs if table.record is record), {})
 

@@ -1,4 +1,6 @@
-"""A protocol with several tools: an agent searches pages, opens them, and finds words in them, in two writings."""
+"""A protocol with several tools: an agent searches pages, opens them, and finds words in them, written as tags or as
+native calls.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What a research agent does in a turn: it thinks, and searches, opens, finds or answers.
+"""The actions of a research agent's turn: it thinks, and searches, opens, finds or answers.
 
 A turn holds one or several calls, or the answer. It has two writings, as tags in text (`tags.py`) and as native tool
 calls (`native.py`); both read into the same `BrowseTurn`. A slip whose meaning is plain is mended and named in
@@ -40,14 +40,14 @@ in native calls.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchAction:
-    """The agent searches all pages for passages."""
+    """A call that searches all pages for passages."""
 
     query: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAction:
-    """The agent opens a part of a page."""
+    """A call that opens a part of a page."""
 
     page: str
     """The id of the page, as a result shows it."""
@@ -59,7 +59,7 @@ class OpenAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindAction:
-    """The agent looks for words in a page."""
+    """A call that looks for words in a page."""
 
     page: str
     text: str
@@ -67,7 +67,7 @@ class FindAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadCall:
-    """A call that cannot be carried out as it is written."""
+    """A call that cannot be carried out as it is written, with the message that the agent reads."""
 
     name: str
     """The tool's name as the agent wrote it."""
@@ -90,7 +90,7 @@ class Citation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerAction:
-    """The agent ends with an answer."""
+    """The final answer, which ends the episode."""
 
     text: str
     citations: tuple[Citation, ...] = ()
@@ -99,7 +99,7 @@ class AnswerAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowseTurn:
-    """A turn of the agent taken apart: either it calls tools, or it answers."""
+    """A parsed turn of the agent: either it calls tools, or it answers."""
 
     thought: str = ""
     said: str = ""
@@ -118,7 +118,7 @@ _CITATION = re.compile(r"\[([^\[\]\n]{1,300}), part (\d{1,6})\]")
 
 
 def citations_in(*texts: str) -> tuple[Citation, ...]:
-    """Find the citations `[page id, part 2]` in texts, each once."""
+    """Return the citations `[page id, part 2]` in texts, each once."""
     found = (Citation(page=page.strip(), part=int(part)) for text in texts for page, part in _CITATION.findall(text))
     return tuple(dict.fromkeys(found))
 
@@ -137,9 +137,7 @@ def call_name(call: Call) -> str:
 
 
 def make_call(name: str, written: str, **given: str | int) -> Call:
-    """Build the call of a tool from its arguments, or a `BadCall` that says what is wrong when it cannot be carried
-    out.
-    """
+    """Return the call of a tool with these arguments, or a `BadCall` that says why it cannot be carried out."""
 
     def text(key: str) -> str:
         return str(given.get(key, "")).strip()

@@ -1,4 +1,4 @@
-"""How a training asks questions of research agents: what stands in a prompt, and what pays and trains them."""
+"""How a training asks research agents its questions: the prompt, and which protocol's reward is used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trailforge.schemas import ChatMessage, InvalidInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowseQuestions:
-    """The questions of research agents, as a `Grammar` says it of the agents of one tool."""
+    """The opening prompt of research agents, in the interface by which a `Grammar` gives that of other protocols."""
 
     name: str = BROWSE
     searches: Literal["pages"] = "pages"
@@ -24,12 +24,12 @@ class BrowseQuestions:
     """Name of the training preset that trains them."""
 
     def opening(self, question: str) -> tuple[ChatMessage, ...]:
-        """Return the rules for native calls, and the question. A training says its own number of calls in the rules."""
+        """Return the rules for native calls, and the question. The rules state the training's own limit of calls."""
         turns = writing_of("native").opening(question, BrowseConfig().max_calls)
         return tuple(ChatMessage(role=turn.role, content=turn.content) for turn in turns)
 
     def question_of(self, text: str) -> str:
-        """Return the question of the user's turn, which holds nothing else."""
+        """Return the question of the user's turn, which contains nothing else."""
         return text
 
 
@@ -39,7 +39,7 @@ TRAINED_PROTOCOLS = (*PROTOCOLS, BROWSE)
 
 
 def asking_of(protocol: str) -> Grammar | BrowseQuestions:
-    """Find how a protocol asks questions, by its name. Raises `InvalidInput`, with the list of names, when there is
+    """Return how a protocol asks questions, by its name. Raises `InvalidInput`, with the list of names, when there is
     none.
     """
     if protocol == BROWSE:

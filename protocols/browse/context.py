@@ -1,8 +1,8 @@
-"""Which of an episode's messages the model is shown at each turn, by a stated rule, and the windows that follow from
-it.
+"""Decide which of an episode's messages the model is shown at each turn, by a stated rule, and the windows that follow
+from it.
 
-`all` shows everything. `newest:5` shows the newest five results, and a mark in the place of each older one. `summary:N`
-lets the model write a summary once N tokens stand after the opening, and goes on from that summary alone.
+`all` shows everything. `newest:5` shows the newest five results, and a mark in place of each older one. `summary:N`
+lets the model write a summary once N tokens stand after the opening, and continues from that summary alone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ContextRule:
 
 
 def read_rule(text: str) -> ContextRule:
-    """Read a rule as presets write it. Raises `InvalidInput` for text that is no rule."""
+    """Read a rule as presets write it. Raises `InvalidInput` for text that is none."""
     kind, *numbers = text.strip().split(":")
     most = {"all": 0, "newest": 2, "summary": 1}
     if (
@@ -58,7 +58,7 @@ def read_rule(text: str) -> ContextRule:
 
 
 class Windows:
-    """The messages of an episode under way, and which of them the model is shown."""
+    """The messages of an episode in progress, and which of them the model is shown."""
 
     def __init__(self, rule: ContextRule, opening: Sequence[NativeMessage], mark: str, *, sends_thoughts: bool) -> None:
         """`mark`: what a replaced result says, as the writing writes it."""
@@ -70,7 +70,7 @@ class Windows:
 
     @property
     def prompt(self) -> list[NativeMessage]:
-        """Return what the model is shown next."""
+        """Return the messages that the model is shown next."""
         return seen(self.messages, self._view, len(self.messages), self._mark, sends_thoughts=self._sends_thoughts)
 
     def begin_turn(self) -> None:
@@ -84,20 +84,19 @@ class Windows:
                 self._turn_over(marked_before=shown[-self._rule.number])
 
     def wants_summary(self, tokens: int) -> bool:
-        """Say whether a summary is due, now that the prompt has so many tokens."""
+        """Tell whether a summary is due, now that the prompt has so many tokens."""
         has_more = any(message.role == "assistant" for message in self.messages[self._view.start :])
         return self._rule.kind == "summary" and tokens >= self._rule.number and has_more
 
     def ask_summary(self, words: str) -> None:
-        """Ask for a summary.
-
-        The request is a window of its own, as a template may show the turns of a new question otherwise.
+        """Append the request for a summary. It is a window of its own, since a template may render the turns before a
+        new question differently.
         """
         self._turn_over()
         self.messages.append(NativeMessage(role="user", content=words))
 
     def end_summary(self) -> None:
-        """Go on from the summary, which is the last message."""
+        """Continue from the summary, which is the last message."""
         end = len(self.messages)
         self._turn_over(start=end, marked_before=end, summary=end - 1)
 
@@ -132,9 +131,8 @@ def seen(
 
 
 def windows_of(record: BrowseRecord, mark: str) -> list[tuple[list[NativeMessage], list[bool]]]:
-    """Return, for each window, what the model was sent and wrote, and the turns on which the loss is taken.
-
-    Each turn of the agent is trained on in one window only.
+    """Return, for each window, the messages that the model was sent and wrote, and for each whether the loss is taken
+    on it. Each turn of the agent is trained in one window only.
     """
     found = []
     for view in record.views:
@@ -147,7 +145,7 @@ def windows_of(record: BrowseRecord, mark: str) -> list[tuple[list[NativeMessage
 
 
 def merge_for_tags(messages: Sequence[NativeMessage]) -> list[NativeMessage]:
-    """Turn messages into a plain chat, in which results are turns of the user and no role speaks twice in a row."""
+    """Convert messages to a plain chat, in which results are turns of the user and no role speaks twice in a row."""
     merged: list[NativeMessage] = []
     for message in messages:
         role = "user" if message.role == "tool" else message.role

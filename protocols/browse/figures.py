@@ -1,4 +1,4 @@
-"""Figures on how a long episode went: its calls, repeats, and the pages found, opened, left unused and cited.
+"""Measure a long episode: its calls, repeated calls, and the pages found, opened, left unused and cited.
 
 Code counts them from what was written; no model is asked.
 """
@@ -21,7 +21,7 @@ class Gold:
     title: str = ""
 
     def is_among(self, shown: Collection[tuple[str, str]]) -> bool:
-        """Say whether this page is among the pages shown, which are given by id and title."""
+        """Tell whether this page is among the pages shown, which are given by id and title."""
         if self.page:  # by the id of one of its passages, too
             return any(self.page in (page, page.rpartition("#")[0]) for page, _ in shown)
         return any(folded(title) == folded(self.title) for _, title in shown)
@@ -33,9 +33,8 @@ def count_figures(
     cited: Sequence[Citation],
     gold: Sequence[Gold] | None,
 ) -> BrowseFigures:
-    """Count the figures of an episode. `cited`: the parts that its answer names.
-
-    `gold`: the pages that the answer rests on; None when they are not known.
+    """Count the figures of an episode. `cited` are the parts that its answer names; `gold` are the pages that the
+    answer rests on, or None when they are not known.
     """
     found = {named for call in calls if call.tool in ("search", "find") for named in _named(call)}
     opened = {named for call in calls if call.tool == "open" for named in _named(call)}
@@ -67,17 +66,14 @@ def count_figures(
 
 
 def is_shown(citation: Citation, places: Collection[tuple[str, int]]) -> bool:
-    """Say whether a cited part was shown to the agent.
-
-    Where a search does not tell its part, any part of its page counts.
+    """Tell whether a cited part was shown to the agent. Where a search does not say which part it found, any part of
+    its page counts.
     """
     return (citation.page, citation.part) in places or (citation.page, 0) in places
 
 
 def unused_pages(calls: Sequence[BrowseCall], messages: Sequence[NativeMessage]) -> list[str]:
-    """Return the opened pages that no later turn of the agent names by id or title, in the order in which they were
-    opened.
-    """
+    """Return the opened pages that no later turn of the agent names by id or title, in the order of opening."""
     last: dict[str, tuple[int, str]] = {}
     for call in calls:
         if call.tool == "open":
@@ -108,5 +104,5 @@ def _words(message: NativeMessage) -> str:
 
 
 def folded(text: str) -> str:
-    """Return the words of a text alone, in small letters."""
+    """Return the words of a text alone, in lower case."""
     return " ".join(re.findall(r"\w+", text.casefold()))

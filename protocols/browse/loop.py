@@ -1,5 +1,4 @@
-"""The episode of a research agent: it calls tools until it answers, within limits of tokens and calls, and records what
-it was shown.
+"""Run the episode of a research agent: it calls tools until it answers, within limits of tokens and calls.
 
 run = await run_browse_episode(question, tools, client=client, model="…", config=BrowseConfig(writing="native"))
 
@@ -53,7 +52,7 @@ _SHORT_RESULT = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowseConfig:
-    """How a long episode is sampled, and where it ends."""
+    """How a long episode is sampled, and which limits end it."""
 
     writing: Writing = "native"
     """How the agent writes its calls: as native tool calls, or as tags in text."""
@@ -81,7 +80,7 @@ class BrowseConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowseRun:
-    """An episode, finished or broken off, with what its calls found."""
+    """An episode, finished or stopped, with the results of its calls."""
 
     record: BrowseRecord
     stop: StopReason
@@ -110,12 +109,12 @@ async def run_browse_episode(
     sample: int = 0,
     priority: int = 0,
 ) -> BrowseRun:
-    """Run an episode: let the agent search, open and find until it answers or meets a limit.
+    """Run an episode: let the agent search, open and find until it answers or reaches a limit.
 
-    `gold`: the pages that the answer rests on, for the figures. `count`: counts the tokens of a result. `clock`: the
-    time; None where a row must not depend on it. `sample`: number that tells episodes on one question apart. Raises
-    what the client and the tools raise. A prompt that no longer fits the server's window ends the episode (`too_long`),
-    unless it is the first.
+    `gold` are the pages that the answer rests on, for the figures. `count` counts the tokens of a result. `clock`
+    returns the time, or is None where a row must not depend on it. `sample` is a number that distinguishes episodes on
+    one question. Raises what the client and the tools raise. A prompt longer than the server's context ends the episode
+    as `too_long`, unless it is the first.
     """
     episode = _Episode(question, config, count, clock)
     request = Request(
@@ -193,7 +192,7 @@ class _Episode:
         return replace(self._config.sampling, max_tokens=longest, stop=self.writing.stop)
 
     def begin_turn(self) -> bool:
-        """Keep the context to its rule. Whether a summary is asked for before the agent goes on."""
+        """Keep the context to its rule. Whether a summary is asked for before the agent continues."""
         before = len(self._windows.views)
         self._windows.begin_turn()
         if self._config.context.kind == "newest" and len(self._windows.views) > before:

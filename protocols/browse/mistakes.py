@@ -1,5 +1,5 @@
-"""Mistakes of a long episode that its agent noticed and mended, as far as rules find them surely: a page that was not
-the one, a candidate that was dropped, a way that led nowhere and was left.
+"""Find by rule the mistakes of a long episode that its agent noticed and corrected: a wrong page, a dropped candidate,
+a dead end that was left.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ _DENIES = re.compile(
 
 
 def with_gold(record: BrowseRecord, gold: Sequence[Gold] | None) -> BrowseRecord:
-    """Return the record with its figures and its mended mistakes found again by these gold pages."""
+    """Return the record with its figures and its corrected mistakes computed again for these gold pages."""
     figures = count_figures(record.calls, record.messages, cited_in(record), gold)
     return replace(record, figures=figures, mended=find_mended(record, gold))
 
 
 def find_mended(record: BrowseRecord, gold: Sequence[Gold] | None) -> tuple[MendedMistake, ...]:
-    """Return the mistakes that an episode mended, in the order of the calls that made them.
-
-    `gold`: the pages that the answer rests on, of which none is a mistake; None when they are not known.
+    """Return the mistakes that an episode corrected, in the order of the calls that made them. `gold` are the pages
+    that the answer rests on, of which none is a mistake; None when they are not known.
     """
     turns = turns_of(record)
     found = [*_dead_ends(record), *_dropped(record, turns, gold)]
@@ -43,8 +42,8 @@ def find_mended(record: BrowseRecord, gold: Sequence[Gold] | None) -> tuple[Mend
 
 
 def sentences_on(text: str, names: Sequence[str], *, denying: bool = False) -> list[tuple[int, int]]:
-    """Return where in a turn's thoughts sentences with one of these names begin and end; with `denying` those alone
-    that deny something.
+    """Return begin and end of the sentences in a turn's thoughts that have one of these names; with `denying` only
+    those that deny something.
     """
     end = text.find("</think>")
     return [
@@ -55,7 +54,7 @@ def sentences_on(text: str, names: Sequence[str], *, denying: bool = False) -> l
 
 
 def names_of(mistake: MendedMistake) -> tuple[str, ...]:
-    """Return the names by which thoughts speak of the page of a mistake, as `sentences_on` takes them."""
+    """Return the names by which thoughts refer to the page of a mistake, as `sentences_on` takes them."""
     return tuple(filter(None, map(folded, (mistake.page, mistake.title))))
 
 

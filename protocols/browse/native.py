@@ -1,4 +1,4 @@
-"""The second writing of a turn: native tool calls, as OpenAI-compatible servers give and take them.
+"""Native tool calls, the second of two ways to write a turn, as OpenAI-compatible servers exchange them.
 
 assistant   reasoning_content, tool_calls                one or several calls
 tool        …                                            one message for each call, with its id
@@ -69,7 +69,7 @@ def call_id(number: int) -> str:
 
 
 def write_native(turn: BrowseTurn) -> NativeMessage:
-    """Write a turn as a message. `read_native` reads the same turn from it."""
+    """Return a turn as a message, from which `read_native` reads the same turn."""
     said = turn.said
     if turn.answer is not None:
         said = "\n".join(filter(None, (said, f"<answer>{turn.answer.text}</answer>")))
@@ -94,10 +94,8 @@ def _arguments(call: Call) -> str:
 
 
 def read_native(message: NativeMessage, first_id: int = 0) -> BrowseTurn:
-    """Take a message apart into a turn, mending what can be mended.
-
-    Raises `MalformedReply`, saying what is wrong. `first_id`: the number in the episode of the first call, for calls
-    that came without an id of their own.
+    """Parse a message into a turn, repairing small errors. Raises `MalformedReply`, saying what is wrong. `first_id` is
+    the number in the episode of the first call, for calls without an id.
     """
     mends: dict[Mend, None] = {}
     thought, said = message.reasoning.strip(), message.content
@@ -118,7 +116,7 @@ def read_native(message: NativeMessage, first_id: int = 0) -> BrowseTurn:
 
 
 def mended_ids(message: NativeMessage, first_id: int) -> NativeMessage:
-    """Return the message with an id for every call, as results name them. Ids that it has already are kept."""
+    """Return the message with an id for every call, to which results refer. Existing ids are kept."""
     ids = _whole_ids(message.tool_calls, first_id, {})
     calls = tuple(
         ToolCall(id=id, name=call.name, arguments=call.arguments)

@@ -1,4 +1,4 @@
-"""What follows from a stored episode: calls made again in vain, dead ends, what was cited, and its timeline."""
+"""Compute what follows from a stored episode: repeated calls, dead ends, what was cited, and its timeline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trailforge.schemas import BrowseCall, BrowseRecord, MalformedReply, NativeM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineEntry:
-    """A call of an episode on one line: what was called, and what came of it."""
+    """A call of an episode on one line: what was called, and what it found."""
 
     turn: int
     """Position of the message that makes the call."""
@@ -46,7 +46,7 @@ class TimelineEntry:
 
 
 def plain_text(message: NativeMessage, writing: str) -> str:
-    """Return a message as plain text: native calls and thoughts of a turn stand in it as tags would write them."""
+    """Return a message as plain text, with a turn's native calls and thoughts written as tags."""
     if message.role != "assistant" or writing == "tags":
         return message.content
     try:
@@ -56,7 +56,7 @@ def plain_text(message: NativeMessage, writing: str) -> str:
 
 
 def turns_of(record: BrowseRecord) -> dict[int, BrowseTurn]:
-    """Return the turns of the agent that can be read, by the positions of their messages; summaries are none."""
+    """Return the turns of the agent that can be read, by the positions of their messages; summaries are left out."""
     writing, found, calls = writing_of(record.writing), dict[int, BrowseTurn](), 0
     summaries = {view.summary for view in record.views}
     for place, message in enumerate(record.messages):
@@ -68,9 +68,8 @@ def turns_of(record: BrowseRecord) -> dict[int, BrowseTurn]:
 
 
 def slips_of(record: BrowseRecord) -> list[str]:
-    """Return what is wrong with each turn that could not be read, or was mended to be read.
-
-    Missing ids of calls are the server's matter and no slip.
+    """Return what is wrong with each turn that could not be read, or had to be repaired. Missing ids of calls are the
+    server's matter and do not count.
     """
     summaries, turns = {view.summary for view in record.views}, turns_of(record)
     slips = []
@@ -84,13 +83,13 @@ def slips_of(record: BrowseRecord) -> list[str]:
 
 
 def cited_in(record: BrowseRecord) -> tuple[Citation, ...]:
-    """Return the parts of pages that the answer of an episode names."""
+    """Return the parts of pages that an episode's answer cites."""
     last = turns_of(record).get(len(record.messages) - 1)
     return last.answer.citations if last is not None and last.answer is not None else ()
 
 
 def is_like_calls(record: BrowseRecord) -> bool:
-    """Say whether the calls of a record are those that its messages make, in their order, each with its result."""
+    """Tell whether the calls of a record are those in its messages, in order, each with its result."""
     made = [(place, call) for place, turn in turns_of(record).items() for call in turn.calls]
     if len(made) != len(record.calls):
         return False
@@ -103,14 +102,13 @@ def is_like_calls(record: BrowseRecord) -> bool:
 
 
 def needless_repeats(record: BrowseRecord) -> list[int]:
-    """Return the positions of calls that were made again while the model still saw what they had found before."""
+    """Return the positions of calls that were repeated while the model still saw their earlier results."""
     return [number for number, _ in _repeats(record)]
 
 
 def barren_calls(record: BrowseRecord) -> list[bool]:
-    """Say of each call whether it led nowhere.
-
-    It does when it was refused, found nothing, was made again in vain, or showed only what had been shown before.
+    """Return for each call whether it led nowhere: it was refused, found nothing, repeated another, or showed only
+    what had been shown before.
     """
     repeats = set(needless_repeats(record))
     shown: set[tuple[str, int]] = set()
@@ -146,9 +144,8 @@ def cited_results(record: BrowseRecord) -> list[tuple[BrowseCall, str]]:
 
 
 def opened_after(record: BrowseRecord, pages: Sequence[Gold]) -> list[int | None]:
-    """Return for each page the search, from 0, after which it was first opened or words were found in it.
-
-    None where that did not happen, or nothing had been searched before.
+    """Return for each page the search (from 0) after which it was first opened or words were found in it; None where
+    that did not happen, or nothing had been searched before.
     """
     before = list(accumulate((call.tool == "search" for call in record.calls), initial=-1))
     read = [

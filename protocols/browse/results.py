@@ -1,4 +1,6 @@
-"""What a call found, and how the agent reads it, the same in both writings. Retrieved text in it is made harmless."""
+"""The result of a call, and its text for the agent, the same for tags and native calls. Retrieved text in it is
+escaped.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ _OWN_TAGS = tag_pattern(("open", "find"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallResult:
-    """What a call found, or why it was not carried out."""
+    """The result of a call, or why it was not carried out."""
 
     hits: tuple[PageHit, ...] = ()
     """The hits of a search or a find."""
@@ -35,16 +37,15 @@ class CallResult:
 
     @property
     def shown(self) -> tuple[tuple[str, int, str], ...]:
-        """List page, part and title of everything that the result shows, best first."""
+        """Return page, part and title of everything that the result shows, best first."""
         if self.opened is not None:
             return ((self.opened.id, self.opened.part, self.opened.title),)
         return tuple((hit.page, hit.part, hit.title) for hit in self.hits)
 
 
 async def carry_out(call: Call, tools: PageTools, top_k: int) -> CallResult:
-    """Carry out a call.
-
-    A page or part that does not exist becomes a problem that the agent reads; all other errors are raised.
+    """Carry out a call and return its result. A page or part that does not exist becomes a problem that the agent
+    reads; all other errors are raised.
     """
     try:
         match call:
@@ -76,7 +77,7 @@ def result_text(call: Call, result: CallResult) -> str:
 
 
 def calls_left(left: int) -> str:
-    """Write the line that says how many calls the agent may still make."""
+    """Return the line that says how many calls the agent may still make."""
     return f"calls left: {left}"
 
 
@@ -103,13 +104,12 @@ def _place(page: str, title: str, part: int) -> str:
 
 
 def harmless(text: str) -> str:
-    """Make retrieved text harmless, so that it can neither end a result nor pose as a call.
-
-    Applying it twice changes nothing.
+    """Escape retrieved text, so that it can neither end a result nor pose as a call. Applying it twice changes
+    nothing.
     """
     return _OWN_TAGS.sub(lambda match: f"&lt;{match[0][1:]}", escape_retrieved(text))
 
 
 def one_line(text: str) -> str:
-    """Make text harmless and put it on one line, so that it cannot pose as a line of the tool's own."""
+    """Escape text and put it on one line, so that it cannot pose as a line of the tool's own."""
     return " ".join(harmless(text).split())

@@ -1,5 +1,6 @@
-"""Rewrite rows to train on into the other writing, or with other names of tools, so that a model learns the research
-and not one spelling of it."""
+"""Rewrite training rows from tags to native calls or back, or with other names of tools, so that a model does not learn
+one spelling.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +38,10 @@ _NAMED = {"search": "search shows passages", "open": "open shows one part", "fin
 
 
 def rewrite_row(row: SftRow, writing: Writing) -> SftRow:
-    """Return a row in a writing: the same turns with the same loss.
+    """Return a row written with tags or native calls: the same turns with the same loss.
 
-    The row itself comes back where it is in that writing already, and where it cannot be written otherwise: its rules
-    are in other words than ours, or a result cannot be told from the next.
+    The row is returned unchanged where it is written so already, and where it cannot be converted: its rules are worded
+    otherwise than ours, or its results cannot be told apart.
     """
     if (row.native is not None) == (writing == "native"):
         return row
@@ -63,8 +64,9 @@ def rewrite_row(row: SftRow, writing: Writing) -> SftRow:
 
 
 def rename_tools(row: SftRow, names: Mapping[str, str]) -> SftRow:
-    """Return a row with native calls whose tools have other names, in the rules, the tools and the calls; another row
-    as it is."""
+    """Return a row of native calls with its tools renamed in the rules, the tools and the calls; any other row
+    unchanged.
+    """
     if row.native is None:
         return row
     tools = parse_json(row.native.tools)

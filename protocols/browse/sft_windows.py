@@ -1,4 +1,4 @@
-"""Rows to train on of a stored episode: one for each window, with what its agent mended marked."""
+"""Make training rows of a stored episode: one for each context window, with corrected mistakes marked."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ _ERRORS: dict[str, ErrorType] = {
 
 
 def window_rows(row: SftRow, record: BrowseRecord) -> list[SftRow]:
-    """Return the rows to train on of an episode: one for each window, with the loss on its new turns that can be read.
+    """Return the training rows of an episode, one for each context window, with the loss on its new turns that can be
+    read.
 
-    `row`: what all of them have in common; its messages are replaced. No turn is trained twice. A window in which
-    nothing is trained gives no row. A row whose new turns mend a mistake is reflective.
+    `row` has what all of them share; its messages are replaced. No turn is trained twice, and a window without trained
+    turns gives no row. A row whose new turns correct a mistake is reflective.
     """
     made = []
     windows = [(view, *shown) for view, shown in zip(record.views, _trained(record), strict=True) if any(shown[1])]

@@ -1,4 +1,4 @@
-"""The first writing of a turn: a thought, and calls or the answer as tags in text.
+"""Tags in text, the first of two ways to write a turn: a thought, and calls or the answer.
 
 assistant   <think>…</think>
             <search>query</search>
@@ -43,7 +43,7 @@ _PART_BESIDE = re.compile(r"(.*\S)\s*[,;|]\s*part[\s:#]*+(\d{1,9})", re.IGNORECA
 
 
 def write_tags(turn: BrowseTurn) -> str:
-    """Write a turn as text. `read_tags` reads the same turn from it."""
+    """Return a turn as text, from which `read_tags` reads the same turn."""
     thought = "\n".join(filter(None, (turn.thought, turn.said)))
     actions = [_write_call(call) for call in turn.calls]
     if turn.answer is not None:
@@ -65,7 +65,7 @@ def _write_call(call: Call) -> str:
 
 
 def read_tags(text: str) -> BrowseTurn:
-    """Take a text apart into a turn, mending what can be mended. Raises `MalformedReply`, saying what is wrong."""
+    """Parse a text into a turn, repairing small errors. Raises `MalformedReply`, saying what is wrong."""
     plain = _TAG.sub(lambda match: f"<{match[1]}{match[2].lower()}>", text)
     mends: dict[Mend, None] = {"tag_spelling": None} if plain != text else {}
     thought, rest = _split_thought(plain, mends)

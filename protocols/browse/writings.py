@@ -1,4 +1,4 @@
-"""The two writings of the browse protocol, each with what an episode needs of it: rules, reading, writing and
+"""The two ways to write the browse protocol (tags and native calls), each with its rules, reading, writing and
 results.
 """
 
@@ -51,7 +51,7 @@ SUMMARY_REQUEST = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnWriting:
-    """One way of writing turns and results, and of reading them."""
+    """One way to write and read turns and results."""
 
     name: Writing
     tools: str
@@ -72,18 +72,18 @@ class TurnWriting:
         return NativeMessage(role="system", content=rules), NativeMessage(role="user", content=question)
 
     def result(self, text: str, call_id: str = "") -> NativeMessage:
-        """Write the message with what a call found."""
+        """Return the message with a call's result."""
         if self.name == "tags":
             return NativeMessage(role="tool", content=f"<result>\n{text}\n</result>")
         return NativeMessage(role="tool", content=text, tool_call_id=call_id)
 
     @property
     def mark(self) -> str:
-        """Return the mark that stands in the place of a result that is left out."""
+        """Return the placeholder for a result that is left out."""
         return self.result(LEFT_OUT).content
 
     def refusal(self, problem: str) -> NativeMessage:
-        """Write what the agent reads after a turn that cannot be read."""
+        """Return the message that answers a turn which cannot be read."""
         return NativeMessage(role="user", content=f"That turn cannot be read: {problem}. Write it again.")
 
 
@@ -134,7 +134,7 @@ WORDS = "\n".join(
 
 
 def writing_of(name: str) -> TurnWriting:
-    """Find a writing by its name. Raises `InvalidInput`, with the list of names, when there is none."""
+    """Return the way of writing with this name. Raises `InvalidInput`, with the list of names, when there is none."""
     if name not in WRITINGS:
         raise InvalidInput(f"no writing {name!r}; there are {', '.join(WRITINGS)}", field="writing")
     return WRITINGS[name]

@@ -1,4 +1,4 @@
-"""The ways to find passages, one file each behind one declaration (`declaration.Backend`), loaded by name.
+"""The retrieval methods (back ends), one file each behind one declaration (`declaration.Backend`), loaded by name.
 
 A method that a model builds, as it was published, has its paper's name. Built without a model it has the same name with
 `_plain` behind: it is another index, with figures of its own.
@@ -50,8 +50,9 @@ def load_backend(name: str) -> Backend:
 
 def name_of_earlier(name: str, numbers: Mapping[str, Any]) -> str:
     """Return today's name of an index from a time when a paper's name did not say whether a model built it: the plain
-    name where these numbers ask no model, neither to build nor to find. Raises `InvalidInput` for numbers that no
-    longer exist."""
+    name where these settings call no model, neither to build nor to search. Raises `InvalidInput` for settings that no
+    longer exist.
+    """
     if name not in PLAIN:
         return name
     declared = load_backend(name)
@@ -61,8 +62,9 @@ def name_of_earlier(name: str, numbers: Mapping[str, Any]) -> str:
 
 
 def backend_packages(name: str, config: Any) -> tuple[str, ...]:
-    """Return the modules of extras that a back end imports to build an index and search it. Raises as
-    `load_backend`."""
+    """Return the optional modules that a back end imports to build an index and search it. Raises what `load_backend`
+    raises.
+    """
     declared = load_backend(name)
     return (*declared.packages, *declared.build_packages(config))
 

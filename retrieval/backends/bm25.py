@@ -24,15 +24,16 @@ _STRIPES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bm25Config:
-    """Parameters of BM25; the defaults are Lucene's."""
+    """Parameters of BM25, by default Lucene's."""
 
     k1: float = 1.5
     b: float = 0.75
 
 
 class Bm25Retriever:
-    """BM25 over titles and texts; an `Index` and a `Retriever`. It does not find passages that share no word with the
-    query."""
+    """A BM25 index over titles and texts, which is also a `Retriever`. It does not find passages that share no word
+    with the query.
+    """
 
     def __init__(self, documents: Sequence[Document], config: Bm25Config = Bm25Config()) -> None:
         self._documents = documents
@@ -66,7 +67,7 @@ class Bm25Retriever:
         return await asyncio.to_thread(self._search, query, k)
 
     def scores(self, query: str) -> np.ndarray:
-        """Return the scores of all documents, shape (documents,), float32; 0: no word in common."""
+        """Return the scores of all documents, shape (documents,), float32; a score is 0 where no word is in common."""
         words = words_of(query)
         return self._index.get_scores(words) if words else np.zeros(len(self._documents), np.float32)
 
@@ -88,8 +89,9 @@ class Bm25Retriever:
 
 
 def near_best(scores: np.ndarray, count: int) -> np.ndarray:
-    """Return rows, rising, that include the best `count` of non-negative scores and all that equal the last of these
-    when rounded to 6 decimals; none whose score is 0."""
+    """Return ascending rows that include the best `count` of non-negative scores and all that equal the last of these
+    when rounded to 6 decimals; rows with score 0 are left out.
+    """
     least = _at_least(scores, count)
     near = np.flatnonzero(scores >= np.float32(least)) if least > 0 else np.flatnonzero(scores)
     if len(near) <= count:

@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPassage:
-    """A passage that a search found, with the reason."""
+    """Return a document of the corpus as a found passage."""
 
     passage: Passage
     """The passage from the corpus, or one that was made from several, such as a summary, under an id of its own."""
@@ -88,14 +88,16 @@ class ShardMap(Protocol):
 async def map_here(
     name: str, work: Callable[[Sequence[Item]], Awaitable[Result]], items: Sequence[Item], per_shard: int
 ) -> list[Result]:
-    """Run one shard after the other, and keep nothing; a `ShardMap`."""
+    """Run one shard after the other and store nothing; it is the simplest `ShardMap`."""
     return [await work(items[start : start + per_shard]) for start in range(0, len(items), per_shard)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workbench:
-    """The model client and encoder that a back end builds and searches with. A field is None where there is none; a
-    back end that needs it was refused before."""
+    """The model client and encoder with which a back end builds and searches.
+
+    A field is None where there is none; a back end that needs it is refused before it gets here.
+    """
 
     encoder: Encoder | None = None
     asker: Asker | None = None
@@ -132,8 +134,8 @@ def plan_calls(
 ) -> PlannedCalls:
     """Estimate the calls with these prompts, each made `times` times on average.
 
-    `filled`: number of tokens that replies will add to these prompts, all together. `replies`: number of tokens of the
-    replies to them.
+    `filled` is the number of tokens, over all prompts, that earlier replies add to them; `replies` is that of the
+    replies.
     """
     calls = prompt_tokens = 0
     for prompt in prompts:
@@ -154,7 +156,7 @@ def passage_tokens(documents: Iterable[Document]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """The declaration of one way to find passages."""
+    """The declaration of a retrieval method: its name, its settings, and how its index is built and opened."""
 
     name: str
     config: type[Any]
@@ -185,9 +187,8 @@ class Backend:
     loads and sends nothing. An empty result for a build that asks a model means that its calls cannot be estimated."""
 
     def read_numbers(self, options: Mapping[str, Any]) -> Any:
-        """Return the configuration with these options.
-
-        Raises `InvalidInput` for an unknown option, and for options with which a published build would ask no model.
+        """Return the configuration with these options. Raises `InvalidInput` for an unknown option, and for options by
+        which a build with a paper's name would call no model.
         """
         try:
             config = from_dict(self.config, dict(options))
@@ -200,7 +201,9 @@ class Backend:
         return config
 
     def check_model(self, config: Any, asker: Asker | None, doing: str) -> None:
-        """Raise `InvalidInput` when a model would be asked while `doing`, `build` or `find`, and there is none."""
+        """Raise `InvalidInput` when a model would be called during `doing`, which is `build` or `find`, and there is
+        none.
+        """
         if asker is not None or doing not in self.asks_model(config):
             return
         when = "built" if doing == "build" else "searched"
@@ -209,10 +212,8 @@ class Backend:
         raise InvalidInput(problem, field="model")
 
     def describe(self, config: Mapping[str, Any]) -> str:
-        """Describe an index of such a configuration: its name, and in brackets the settings that differ from the
-        defaults.
-
-        The sampling of a model that writes is left out: the `model` section of manifest and preset has it.
+        """Return the name of an index with this configuration, and in brackets the settings that differ from the
+        defaults. The sampling of a model is left out, since the `model` section of manifest and preset has it.
         """
         usual = {name: value for name, value in to_dict(self.config()).items() if name not in _SAMPLING}
         others = [f"{name}={value}" for name, value in config.items() if name in usual and usual[name] != value]
@@ -221,7 +222,7 @@ class Backend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadePassage(Passage):
-    """A passage that is no document, but was made from several, such as a summary."""
+    """A passage that is not a document of the corpus, but was made from several, such as a summary."""
 
     sources: tuple[tuple[str, str], ...]
     """Id and title of each document that it was made from; a title is empty where it is not known."""
@@ -248,8 +249,9 @@ class BackendRetriever:
 
 
 def attach_sources(found: Sequence[FoundPassage], titles: Callable[[], Mapping[str, str]]) -> list[Passage]:
-    """Return the passages, with their sources added to those that were made from documents. `titles`: by document
-    id."""
+    """Return the passages, with their sources added to those that were made from documents. `titles` returns titles by
+    document id.
+    """
     return [
         each.passage
         if not each.sources or {each.passage.id, each.passage.id.rpartition("#")[0]} & set(each.sources)

@@ -108,7 +108,7 @@ class GraphEntity:
 
     @property
     def description(self) -> str:
-        """Return all descriptions of the entity, joined."""
+        """Return all descriptions of the entity, joined into one text."""
         return " ".join(self.descriptions)
 
 
@@ -125,7 +125,7 @@ class GraphRelation:
 
     @property
     def description(self) -> str:
-        """Return all descriptions of the relation, joined."""
+        """Return all descriptions of the relation, joined into one text."""
         return " ".join(self.descriptions)
 
 
@@ -144,8 +144,9 @@ class EntityGraph:
 
 
 def merge_facts(facts: Sequence[Facts | None]) -> EntityGraph:
-    """Merge what each passage says into one graph. Names are the same when their words are (`key_of`); None: nothing is
-    known of a passage."""
+    """Merge the facts of each passage into one graph; None stands for a passage whose facts are unknown. Names are the
+    same when their words are (`key_of`).
+    """
     graph = EntityGraph(lost_passages=sum(found is None for found in facts))
     rows: dict[str, int] = {}
     pairs: dict[tuple[int, int], int] = {}

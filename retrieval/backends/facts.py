@@ -66,7 +66,7 @@ class StatedFact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FactTable:
-    """The facts of a corpus by row, each once however many passages state it."""
+    """The facts of a corpus in a table, each once however many passages state it."""
 
     phrases: KnownNames
     facts: Sequence[Document]
@@ -99,7 +99,7 @@ class FactTable:
         return cls(KnownNames(list(phrases)), texts, about, about.T.tocsr(), often, held)
 
     def save(self, folder: Path) -> None:
-        """Write the table to files."""
+        """Write the table of facts to files in a folder."""
         self.phrases.save(folder)
         write_texts(self.facts, folder / _FACTS)
         for name in _MATRICES:
@@ -158,8 +158,10 @@ class Lists:
 
 @dataclass(frozen=True, slots=True)
 class NearRows:
-    """A search for the other rows whose cosine with a row is `least` or more, the nearest `most` of each: in pieces,
-    which are rows where all are compared, else lists."""
+    """A search, for each row of a matrix, for up to `most` other rows whose cosine with it is at least `least`.
+
+    It works in pieces, which are rows where all pairs are compared, and lists where an approximate search is used.
+    """
 
     matrix: np.ndarray
     """Vectors of length 1, shape (rows, dimension), float32."""
@@ -203,7 +205,8 @@ class NearRows:
 
     def find(self, pieces: Sequence[int]) -> np.ndarray:
         """Return what is found in these pieces, the best of each row: row, other row and cosine, shape (pairs, 3),
-        float64. What is found in lists of several calls has to go through `best` together."""
+        float64. Results of several calls for lists must be merged by `best`.
+        """
         found = [np.zeros((0, 3))]
         if self.lists is None:
             found.append(self._compare(np.array(pieces, np.int64), np.arange(len(self.matrix))))
@@ -248,7 +251,7 @@ def _rows_by_list(lists: np.ndarray, count: int) -> tuple[np.ndarray, ...]:
 
 
 async def model_triples(document: Document, sampling: Sampling, asker: Asker) -> list[list[str]]:
-    """Return the triples that a model reads out of a passage, in two calls."""
+    """Return the triples that a model extracts from a passage, in two calls."""
     passage = {"title": document.title, "text": document.text}
     prompt = fill(PROMPTS.text("hippo_rag_names"), **passage)
     named = await asker.json(prompt, _NAMES, purpose="extract_names", sampling=sampling)
@@ -303,9 +306,8 @@ def sentence_facts(documents: Sequence[Document], finder: NameFinder) -> list[li
 
 
 async def model_facts(documents: Sequence[Document], gleanings: int, sampling: Sampling, asker: Asker) -> list[Any]:
-    """Return the facts that a model reads out of each document; None where its reply cannot be read.
-
-    `gleanings`: the largest number of times that it is asked again for what it left out.
+    """Return the facts that a model extracts from each document; None where its reply cannot be read. `gleanings` is
+    how many times at most it is asked again for what it left out.
     """
     return await asyncio.gather(*(_read_document(document, gleanings, sampling, asker) for document in documents))
 

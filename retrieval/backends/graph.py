@@ -66,7 +66,7 @@ class NamedSentence(NamedTuple):
 
 
 class NameFinder:
-    """Finds names in texts: capitalised runs of words, titles, and in questions all names that the passages have.
+    """Finds names in texts: runs of capitalised words, titles, and in questions all names that the passages have.
 
     A title or known name is found where it is capitalised as a title is, or in a question without any capitals.
     """
@@ -78,7 +78,7 @@ class NameFinder:
 
     @classmethod
     def of(cls, documents: Sequence[Document]) -> NameFinder:
-        """Make a finder that has read these documents (2,000 to 4,000 a second)."""
+        """Return a finder that has read these documents, which takes a second for 2,000 to 4,000 of them."""
         return cls({title_key(d.title) for d in documents}, CaseCounts.of(d.text for d in documents))
 
     @classmethod
@@ -88,7 +88,9 @@ class NameFinder:
         return cls(kept["titles"], CaseCounts(Counter(dict.fromkeys(kept["ordinary"], 1)), Counter()))
 
     def save(self, folder: Path) -> None:
-        """Write what finds names in questions to a file; of the counts only the ordinary single words are kept."""
+        """Write the finder's data for names in questions to a file; of word counts only those of ordinary words are
+        kept.
+        """
         words = {word for word in (*self._counts.plain, *self._counts.capital) if " " not in word and word[0] != "("}
         ordinary = sorted(word for word in words if self._counts.is_ordinary(word) and word not in COMMON_WORDS)
         kept = json.dumps({"titles": sorted(self._title_keys), "ordinary": ordinary}, ensure_ascii=False)
@@ -188,10 +190,9 @@ class PassageGraph:
         return len(self._transitions.indptr) - 1
 
     def page_rank(self, reset: np.ndarray, damping: float) -> np.ndarray:
-        """Return the probabilities of a random walk that goes on with probability `damping`, and else starts anew by
-        `reset`.
-
-        `reset`: shape (nodes,), at least one positive. A walk that finds no edge starts anew. The scores add up to 1.
+        """Return the probabilities of a random walk that continues with probability `damping`, and else restarts
+        according to `reset`, shape (nodes,), with at least one positive value. A walk that finds no edge restarts. The
+        scores add up to 1.
         """
         start = (1 - damping) / reset.sum() * reset
         before, scores, factor = np.zeros_like(start), start, 2.0
@@ -209,7 +210,7 @@ class PassageGraph:
                 return scores / scores.sum()
 
     def save(self, folder: Path) -> None:
-        """Write the graph to files."""
+        """Write the passage graph to files in a folder."""
         save_sparse(folder, "graph", self._transitions)
 
     @classmethod
@@ -219,7 +220,7 @@ class PassageGraph:
 
 
 class KnownNames:
-    """The names of an index by their keys."""
+    """The names of an index, by the keys under which equal names are found."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self.keys = keys
@@ -270,7 +271,7 @@ _MOST_NODES = 1_000
 
 @runtime_checkable
 class LinkedIndex(Protocol):
-    """The interface of an index that is a graph, to look at it node by node."""
+    """The interface of an index that is a graph, for looking at it node by node."""
 
     @property
     def documents(self) -> Sequence[Document]:
@@ -282,7 +283,7 @@ class LinkedIndex(Protocol):
         ...
 
     def text_of(self, place: Place) -> str:
-        """Return the text of a node that is no passage."""
+        """Return the text of a node of the graph that is no passage."""
         ...
 
     def links_of(self, place: Place) -> Iterable[Link]:
@@ -300,12 +301,14 @@ def neighbourhood(index: Index, around: Sequence[str], hops: int = 2, most: int 
     import networkx as nx
 
     if not isinstance(index, LinkedIndex):
-        raise InvalidInput("its back end has no graph")
+        raise InvalidInput("its back end has no graph; give an index of linear_rag, hippo_rag, raptor or another graph")
     rows = {document.id: row for row, document in enumerate(index.documents)}
     seeds = [("passage", rows[name]) for name in around if name in rows]
     seeds += [place for name in around if name not in rows for place in index.places_of(name)]
     if not seeds:
-        raise InvalidInput(f"nothing of the index has the name or id {', '.join(around) or '(none is given)'}")
+        raise InvalidInput(
+            f"nothing of the index has the name or id {', '.join(around) or '(none is given)'}; give another"
+        )
     found = dict.fromkeys(seeds[:most])
     ring = list(found)
     for _ in range(hops):

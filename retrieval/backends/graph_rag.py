@@ -1,4 +1,4 @@
-"""GraphRAG (Edge et al., 2024): entities and relations of a corpus, their communities, and a report on each.
+"""GraphRAG (Edge et al., 2024): entities and relations of a corpus, their communities, and a report on each community.
 
 Local search: the entities nearest to the query, the passages that name them, and reports on their communities. Global
 search: a model reads the reports, part by part, for points that help to answer, and makes one answer of the points.

@@ -112,7 +112,7 @@ class FactGraph:
     """See `NearRows.searched`, of synonyms."""
 
     def save(self, folder: Path) -> None:
-        """Write the graph to files."""
+        """Write the graph, facts and vectors to files in a folder."""
         for name in _VECTORS:
             getattr(self, name).save(folder / f"{name}.npy")
         self.table.save(folder)

@@ -69,7 +69,7 @@ class LinearRagConfig:
 
 
 class Reached(NamedTuple):
-    """A name that a question names, or that was reached from such a name."""
+    """A name in a question, or one that was reached from such a name."""
 
     score: float
     """Score of the name when it was last reached, by which passages are weighted."""
@@ -106,7 +106,7 @@ class NameLinks:
         return cls(KnownNames(list(rows)), standing, standing.T.tocsr(), often)
 
     def save(self, folder: Path) -> None:
-        """Write the matrices to files."""
+        """Write the matrices of names to files in a folder."""
         self.names.save(folder)
         for name in _MATRICES:
             save_sparse(folder, name, getattr(self, name))

@@ -335,7 +335,7 @@ class RaptorIndex:
         return [("summary", int(number))] if is_one else []
 
     def text_of(self, place: Place) -> str:
-        """Return the text of a summary; see `LinkedIndex.text_of`."""
+        """Return the text of a summary node; see `LinkedIndex.text_of`."""
         return self.tree.summaries["text"][place[1]].as_py()
 
     def links_of(self, place: Place) -> Iterator[Link]:
@@ -351,7 +351,7 @@ class RaptorIndex:
         return self.tree.summaries["children"].to_pylist()
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
-        """Return the nearest nodes, as many as the budget has room for; see `Index.find`."""
+        """Return the nearest nodes, as many as fit into the token budget; see `Index.find`."""
         vector = await self._encoder.query(query)
         return await asyncio.to_thread(self._nearest, vector, k)
 

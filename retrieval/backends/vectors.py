@@ -1,4 +1,5 @@
-"""Unit vectors of passages, sentences, entities or facts: embedded in shards, kept in one file that processes share.
+"""Unit vectors of passages, sentences, entities or facts: embedded in shards, and stored in one file that processes
+share.
 
 Searched exactly; above a size through an approximate index (HNSW or IVF-PQ, by faiss), whose finds are ranked by their
 exact cosine, and whose recall against exact search is measured when it is made.
@@ -83,7 +84,7 @@ class AnnStats:
 
 @dataclass(frozen=True, slots=True)
 class Ann:
-    """An approximate index of faiss."""
+    """An approximate nearest-neighbour index of faiss."""
 
     index: Any
     """The faiss index itself."""
@@ -102,7 +103,7 @@ class Ann:
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """Vectors of length 1, row by row."""
+    """Vectors of length 1, one in each row of a matrix."""
 
     matrix: np.ndarray
     """The vectors, shape (rows, dimension), float32."""
@@ -172,8 +173,9 @@ class Vectors:
         return Vectors(np.concatenate([self.matrix, more.matrix]))
 
     def grown(self, more: Vectors, config: AnnConfig, queries: np.ndarray) -> Vectors:
-        """Return `with_more` with the approximate index extended by the new rows; it is made anew when another kind is
-        due or its recall falls."""
+        """Return `with_more` with the approximate index extended by the new rows; it is rebuilt when another kind is
+        due or its recall falls.
+        """
         every = self.with_more(more)
         kind = config.choose(len(every))
         if self.ann is None or self.ann.stats.kind != kind:
@@ -240,7 +242,9 @@ async def embed(name: str, texts: Sequence[str], tools: Workbench) -> Vectors:
 async def embed_passages(
     name: str, documents: Sequence[Document], tools: Workbench, known: Vectors | None = None
 ) -> Vectors:
-    """Return the vectors of documents as `embed` makes them; those that are known are kept for the first documents."""
+    """Return the vectors of documents as `embed` makes them; for the first documents the vectors in `known` are
+    reused.
+    """
     more = await embed(name, list(map(embedded_text, documents[len(known) if known else 0 :])), tools)
     return known.with_more(more) if known else more
 
@@ -258,8 +262,9 @@ async def sample_queries(
 
 
 async def index_above(compared: int, vectors: Vectors, documents: Sequence[Document], tools: Workbench) -> Vectors:
-    """Return the vectors, with an approximate index where there are more than `compared`; see `AnnConfig` for the rest
-    of its settings, and `sample_queries` for how its recall is measured."""
+    """Return the vectors, with an approximate index where there are more than `compared`. `AnnConfig` has the index's
+    other settings; its recall is measured by `sample_queries`.
+    """
     config = AnnConfig(flat_up_to=compared)
     return await asyncio.to_thread(
         vectors.indexed, config, await sample_queries(len(vectors), documents, config, tools)
@@ -320,7 +325,7 @@ def _sample(matrix: np.ndarray, count: int) -> np.ndarray:
 
 
 def sampled_rows(rows: int, count: int) -> np.ndarray:
-    """Return about `count` rows of so many, evenly spread."""
+    """Return about `count` of this number of rows, evenly spread."""
     return np.unique(np.linspace(0, rows - 1, min(count, rows)).astype(np.int64))
 
 

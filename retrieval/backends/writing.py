@@ -1,4 +1,4 @@
-"""Texts about passages, written by rule or by a model: summaries, facts, descriptions, reports.
+"""Write texts about passages, by rule or by a model: summaries, facts, descriptions, reports.
 
 A reply that cannot be used costs only the item that it is about, and never a build.
 """
@@ -46,9 +46,8 @@ Result = TypeVar("Result")
 
 
 def lead_sentences(texts: Iterable[str], tokens: int) -> str:
-    """Return the first sentence of every text, then every second one, and so on, each once, as long as there is room.
-
-    `tokens`: the room, as `estimate_tokens` counts. The very first sentence is always included, even if it is longer.
+    """Return the first sentence of every text, then every second one, and so on, each once, up to `tokens` tokens as
+    `estimate_tokens` counts. The very first sentence is always included, even if it is longer.
     """
     split = [split_sentences(text) for text in texts]
     chosen: dict[str, None] = {}
@@ -74,10 +73,8 @@ def within(texts: Sequence[str], tokens: int) -> int:
 
 
 async def write_summary(asker: Asker, texts: Sequence[str], words: int, sampling: Sampling) -> str:
-    """Return a model's summary, in about this number of words, of texts that each have a title and a line break before
-    them, or none.
-
-    Raises `MalformedReply` where the summary is empty.
+    """Return a model's summary, in about `words` words, of texts that each begin with a title and a line break, or with
+    a line break alone. Raises `MalformedReply` where the summary is empty.
     """
     parts = (": ".join(" ".join(part.split()) for part in text.split("\n", 1)) for text in texts)
     numbered = "\n\n".join(f"[{number}] {part}" for number, part in enumerate(parts, start=1))
@@ -130,7 +127,7 @@ def in_runs(items: Sequence[int], tokens: Sequence[int], most: int) -> list[list
 
 
 async def build_graph(documents: Sequence[Document], config: GraphRagConfig, tools: Workbench) -> EntityGraph:
-    """Build the entity graph of a corpus."""
+    """Build the entity graph of a corpus with a model."""
     if config.extraction == "names":
         return join_names(documents, config)
     facts = await ask_in_shards("facts", lambda document: ask_facts(tools.model, document, config), documents, tools)
@@ -140,7 +137,7 @@ async def build_graph(documents: Sequence[Document], config: GraphRagConfig, too
 
 
 def join_names(documents: Sequence[Document], config: GraphRagConfig) -> EntityGraph:
-    """Build the entity graph from names, with first sentences as descriptions."""
+    """Build the entity graph of a corpus without a model, from names, with first sentences as descriptions."""
     graph = merge_facts(named_facts(documents))
     for thing in (*graph.entities, *graph.relations):
         thing.descriptions = [lead_sentences(thing.descriptions, config.named_tokens)]
@@ -177,8 +174,9 @@ def _as_written(key: str, text: str) -> str:
 
 
 async def ask_facts(asker: Asker, document: Document, config: GraphRagConfig) -> Facts:
-    """Return the facts that a model reads out of a passage. Raises `MalformedReply` when its first reply cannot be
-    used; later ones may be unusable."""
+    """Return the facts that a model extracts from a passage. Raises `MalformedReply` when its first reply cannot be
+    used; later ones may be unusable.
+    """
     passage = f"{document.title}\n{document.text}" if document.title else document.text
     kinds = ", ".join(config.kinds)
     prompt = fill(PROMPTS.text("graph_rag_facts"), kinds=kinds, passage=passage)
@@ -277,8 +275,7 @@ def plan_extraction(documents: Sequence[Document], config: GraphRagConfig) -> li
 async def write_reports(
     communities: list[EntityCommunity], graph: EntityGraph, config: GraphRagConfig, tools: Workbench
 ) -> int:
-    """Give every community its report, the smallest first; return for how many a model's reply could not be used.
-
+    """Give every community its report, the smallest first; returns for how many a model's reply could not be used.
     Those get the report that is made without a model.
     """
     lost = 0
@@ -309,8 +306,8 @@ def facts_of(community: EntityCommunity, graph: EntityGraph, parts: Sequence[Ent
     """Return the text from which a report is written: relations, those of entities with most relations first, and their
     entities.
 
-    Where they are too many, reports of communities within take the place of their facts, the largest first, as many as
-    needed; what is still too much is cut.
+    Where there is too much text, reports of sub-communities replace their facts, the largest first, as many as needed;
+    what is still too much is cut.
     """
     reported: list[EntityCommunity] = []
     waiting = sorted(parts, key=lambda part: (-len(part.members), part.members))

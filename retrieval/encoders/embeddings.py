@@ -1,4 +1,4 @@
-"""Embeddings from a server with OpenAI's `/embeddings`, such as vLLM, TEI, llama.cpp and hosted services."""
+"""Get embeddings from a server with OpenAI's `/embeddings`, such as vLLM, TEI, llama.cpp and hosted services."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class _Refused(Exception):
 
 
 class EmbeddingsClient:
-    """A model behind a URL that an `Encoder` encodes with. Its key comes from the environment (`KEY_VARIABLES`).
+    """A model behind a URL with which an `Encoder` encodes. Its key comes from the environment (`KEY_VARIABLES`).
 
-    Requests go out on an event loop of its own, so that any thread may call it. It remembers no results.
+    Requests are sent on an event loop of its own, so that any thread may call it. Results are not cached.
     """
 
     lanes = 1

@@ -1,4 +1,4 @@
-"""Sentence embeddings that have the same bits for the same text, whatever else is encoded.
+"""Compute sentence embeddings that have the same bits for the same text, whatever else is encoded.
 
 Encoder()                                                        the packaged one, on the CPU
 Encoder("intfloat/e5-base-v2", query_prefix="query: ", passage_prefix="passage: ", device="cuda:0")
@@ -52,7 +52,8 @@ _CACHED_PASSAGES = 20_000
 
 
 class Encoder:
-    """A sentence-transformers model: `minilm`, or any name or path; or a server's, `http://host:port/v1#model`.
+    """A sentence encoder: `minilm`, any name or path of a sentence-transformers model, or a server's model,
+    `http://host:port/v1#model`.
 
     Vectors are float32 of length 1. Queries are encoded one at a time, and documents in batches of fixed size and
     order: a batch's make-up changes the last bits of a vector, and with them the order of near ties. Another kind of
@@ -225,7 +226,7 @@ def _environment(name: str, value: str) -> Iterator[None]:
 
 
 def encoder_packages(name_or_path: str = PACKAGED) -> tuple[str, ...]:
-    """Return the modules of extras that searches by an encoder import."""
+    """Return the optional modules that searches with an encoder import."""
     if is_served(name_or_path):
         return ("faiss",)
     return ("sentence_transformers", "faiss", *((_PACKAGE,) if name_or_path == PACKAGED else ()))
@@ -275,10 +276,9 @@ def why_not_on_hub(name: str) -> str:
 
 
 def fetch_encoder(name: str) -> bool:
-    """Fetch an encoder that is neither in a package, nor a folder, nor in the model hub's cache, by loading it once.
-
-    Returns whether there was anything to fetch. Raises `InvalidInput` under `HF_HUB_OFFLINE`, and `RetrievalError` when
-    it cannot be fetched or loaded.
+    """Download an encoder that is neither in a package, nor a folder, nor in the model hub's cache, by loading it once;
+    returns whether there was anything to download. Raises `InvalidInput` under `HF_HUB_OFFLINE`, and `RetrievalError`
+    when it cannot be downloaded or loaded.
     """
     from huggingface_hub import constants
 

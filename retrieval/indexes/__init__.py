@@ -1,4 +1,6 @@
-"""Indexes of any back end in folders: built shard by shard, described by a sealed manifest, opened through it."""
+"""Store indexes of any back end in folders: built shard by shard, described by a manifest with file hashes, and opened
+through it.
+"""
 
 from typing import TYPE_CHECKING
 

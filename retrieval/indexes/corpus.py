@@ -1,4 +1,4 @@
-"""The documents of a corpus: read from a file or a folder, cut into passages."""
+"""Read the documents of a corpus from a file or a folder, and cut them into passages."""
 
 from __future__ import annotations
 
@@ -138,8 +138,9 @@ def _fill(spans: Sequence[_Span], chunking: Chunking) -> Iterator[tuple[int, int
 
 
 def distinct(documents: Iterable[Document]) -> Iterator[Document]:
-    """Return each title and text once, numbered from 0: for documents whose ids are unique within their question
-    only."""
+    """Yield each title and text once, numbered from 0, for documents whose ids are unique within their question
+    only.
+    """
     seen: set[tuple[str, str]] = set()
     for document in documents:
         if (texts := (document.title, document.text)) not in seen:
@@ -168,7 +169,9 @@ def read_corpus(source: Path, column_map: Mapping[str, str] | None = None) -> It
     for file, name in _files(source):
         for number, document in _documents(file, name, tuple(given.items()), met):
             if document.id in seen:
-                raise InvalidInput(f"{document.id!r} is the id of an earlier row", file=file, row=number, field="id")
+                raise InvalidInput(
+                    f"{document.id!r} is the id of an earlier row; give each its own", file=file, row=number, field="id"
+                )
             seen.add(document.id)
             yield document
     check_met(given, met, source)
@@ -247,7 +250,7 @@ def _text_document(file: Path, name: str) -> Document:
     with open_file(file, "text") as opened:
         content = opened.read(LONGEST_ROW + 1)
         if len(content) > LONGEST_ROW:
-            raise InvalidInput(f"a text of {_TOO_LARGE}", file=file)
+            raise InvalidInput(f"a text of {_TOO_LARGE}; divide it", file=file)
         text = content.decode("utf-8-sig").strip()
     title = _readable(file.name).partition(".")[0]
     first, _, rest = text.partition("\n")

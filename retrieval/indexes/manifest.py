@@ -1,4 +1,4 @@
-"""The manifest of an index: `index.json`, sealed, with the hashes of its files and the costs of the build."""
+"""The manifest of an index, `index.json`, with the hashes of its files and of itself, and the costs of the build."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def read_numbers(folder: Path, manifest: IndexManifest) -> Any:
 
 
 def describe_content(manifest: IndexManifest) -> dict[str, Any]:
-    """Return a description of what an index holds that does not depend on when it was built and how its corpus is
+    """Return a description of an index's content that does not depend on when it was built and what its corpus is
     called.
 
     It uses the words of the index's own format, so that an index keeps its hash as long as it exists.
@@ -184,19 +184,21 @@ def describe_content(manifest: IndexManifest) -> dict[str, Any]:
 
 
 def without_unsaid(content: dict[str, Any]) -> dict[str, Any]:
-    """A manifest's content without what joined it later and is not said: indexes of before are what they were."""
+    """Return a manifest's content without fields that were introduced later and are empty, so that older indexes keep
+    their hashes.
+    """
     return {name: value for name, value in content.items() if name != "pages" or value is not None}
 
 
 def write_manifest(folder: Path, manifest: IndexManifest) -> None:
-    """Seal and write a manifest. Raises `OSError`."""
+    """Write a manifest with its own hash. Raises `OSError`."""
     content = without_unsaid(to_dict(manifest))
     del content[SEAL]
     write_sealed(folder / MANIFEST, content)
 
 
 def describe_figures(folder: Path, manifest: IndexManifest) -> list[tuple[str, str]]:
-    """What an index is and took, for people: names and texts."""
+    """Return the figures of an index for people, as pairs of name and text."""
     corpus, figures = manifest.corpus, manifest.figures
     settings = ", ".join(f"{name}={value}" for name, value in manifest.config.items())
     cut_from = f", cut from {corpus.documents:,} documents" if manifest.chunking else ""
@@ -224,10 +226,8 @@ def describe_figures(folder: Path, manifest: IndexManifest) -> list[tuple[str, s
 
 
 def plan_addition(folder: Path, documents: Iterable[Document]) -> tuple[Backend, Any, IndexManifest]:
-    """Plan how documents are added to an index: with which back end and settings, and how they are cut.
-
-    Raises as `read_manifest`, and `InvalidInput` for a back end that takes none; the documents are read only after
-    these checks.
+    """Return with which back end, settings and chunking documents are added to an index. Raises what `read_manifest`
+    raises, and `InvalidInput` for a back end that takes no additions; the documents are read only after these checks.
     """
     manifest = read_manifest(folder)
     declared = load_backend(manifest.backend)

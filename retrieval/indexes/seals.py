@@ -1,5 +1,5 @@
-"""Sealed folders: built beside their place and renamed, and described by a manifest that holds their files' hashes and
-its own.
+"""Sealed folders: built beside their final path and renamed, with a manifest that has the hashes of their files and of
+itself.
 
 Opening one compares sizes; before it is used, every byte is read once (`check_once`).
 """
@@ -36,7 +36,7 @@ _SETTLED_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedFile:
-    """A file of a sealed folder."""
+    """A file of a sealed folder, with its size and hash."""
 
     name: str
     """Name of the file relative to the folder, with slashes."""
@@ -45,22 +45,24 @@ class SealedFile:
 
 
 def seal(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content with its SHA-256 added under `SEAL`."""
+    """Return the content with its own SHA-256 added under `SEAL`."""
     return {**content, SEAL: _make_seal(content)}
 
 
 def is_as_sealed(content: Mapping[str, Any]) -> bool:
-    """Tell whether a content has its sealed hash, or no seal at all, as earlier versions wrote it."""
+    """Tell whether a content still matches its own hash; True also without a hash, as earlier versions wrote it."""
     return SEAL not in content or content[SEAL] == _make_seal({name: content[name] for name in content if name != SEAL})
 
 
 def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
-    """Seal a content and write it. Raises `OSError`."""
+    """Write a content with its own hash. Raises `OSError`."""
     path.write_text(json.dumps(seal(content), indent=1, ensure_ascii=False), encoding="utf-8")
 
 
 def unsealed(record: type[T], content: dict[str, Any], path: Path, mend: str) -> T:
-    """Return the record of a sealed content. Raises `RetrievalError` when it is not as it was written to `path`."""
+    """Return the record of a content after checking its hash. Raises `RetrievalError`, with the advice `mend`, when the
+    file at `path` was changed after it was written.
+    """
     damage = RetrievalError(f"{path} is damaged: {mend}")
     if not is_as_sealed(content):
         raise damage
@@ -76,7 +78,7 @@ def _make_seal(content: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def building(folder: Path) -> Iterator[Path]:
-    """Yield a folder to write to, which becomes `folder` at the end, or is removed when something goes wrong.
+    """Give a folder to write to, which is renamed to `folder` at the end, or removed when something goes wrong.
 
     Remains of killed builds beside it are removed; parent folders that were made for it are removed, too, when they
     stay empty. Raises `OutputError` when the folder exists or cannot be written.
@@ -140,9 +142,9 @@ def check_sizes(folder: Path, files: Sequence[SealedFile], mend: str) -> None:
 
 
 class HeldFiles:
-    """The files of a sealed folder, held open while they are memory-mapped.
+    """The files of a sealed folder, kept open while they are memory-mapped.
 
-    Where such a file is cut short, its pages disappear: reading there gives zeros, or ends the process (SIGBUS). So
+    Where such a file is truncated, its pages disappear: reading there gives zeros, or ends the process (SIGBUS). So
     sizes are checked before the files are read, and again before what was read is used. Files that replace them in the
     folder make no difference.
     """
@@ -159,8 +161,9 @@ class HeldFiles:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Check the files before and after the block that reads them. Raises as `check`, whatever else goes wrong
-        within."""
+        """Check the files before and after the `with` block that reads them. Raises what `check` raises, whatever else
+        goes wrong within.
+        """
         self.check()
         try:
             yield
@@ -180,7 +183,9 @@ def _close_all(files: list[tuple[int, SealedFile]]) -> None:
 
 
 def check_hashes(folder: Path, files: Sequence[SealedFile], mend: str) -> None:
-    """Read every byte and compare hashes. Raises as `check_sizes`, and for the first file that differs."""
+    """Read every byte and compare hashes. Raises what `check_sizes` raises, and `RetrievalError` for the first file
+    that differs.
+    """
     check_sizes(folder, files, mend)
     for file in files:
         if file_hash(folder / file.name) != file.sha256:
@@ -188,12 +193,12 @@ def check_hashes(folder: Path, files: Sequence[SealedFile], mend: str) -> None:
 
 
 def check_once(folder: Path, manifest: str, files: Sequence[SealedFile], mend: str) -> None:
-    """Run `check_hashes`, unless that was done since anything in the folder was written. Other processes wait for the
+    """Run `check_hashes`, unless that was done since anything in the folder was written; other processes wait for the
     first one.
 
-    The folder keeps a note of each file's inode, size and times. Every write moves a file's time of change, which no
-    program can set, and a copy has other inodes, so that what was noted is what is there; only what a disk loses
-    without a write goes unnoticed. A folder that cannot be written to is read anew each time.
+    The folder keeps a note of each file's inode, size and times. Every write changes a file's change time, which no
+    program can set, and a copy has other inodes, so that the note still holds for unchanged files; only what a disk
+    loses without a write goes unnoticed. A folder that cannot be written to is read again each time.
     """
     with _one_at_a_time(folder / manifest):
         check_sizes(folder, files, mend)

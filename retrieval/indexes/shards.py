@@ -1,4 +1,6 @@
-"""The finished shards of a build on disk: a build that was killed goes on with those that are missing."""
+"""Store the finished shards of an index build on disk, so that a build that was killed continues with the missing
+ones.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,11 @@ _NOTE_EVERY_S = 1.0
 
 
 class KeptShards:
-    """A `ShardMap` over a folder, for one build. Shards are named by part and position, and store the items that they
-    are of.
+    """A `ShardMap` that stores finished shards in a folder, for one build.
 
-    A stored shard is used when its items equal the present ones. What a shard asked a model is stored with it, so that
-    it counts whichever process paid for it.
+    Shards are named by part and position, and store the items that they were made from. A stored shard is reused when
+    its items equal the present ones. The usage of models is stored with a shard, so that it counts whichever process
+    paid for it.
     """
 
     def __init__(
@@ -50,12 +52,12 @@ class KeptShards:
 
     @property
     def usage(self) -> Usage:
-        """Return the calls and tokens of the models that finished shards asked."""
+        """Return the calls and tokens of models in the finished shards."""
         return self._usage
 
     @property
     def spent(self) -> BuildFigures:
-        """Return time and memory so far, over all processes that worked on the build."""
+        """Return time and memory used so far, over all processes that worked on the build."""
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return BuildFigures(
             seconds=round(self._before.seconds + time.monotonic() - self._began, 3),

@@ -1,4 +1,4 @@
-"""Indexes in folders: built so that a killed build goes on, described by a sealed manifest, opened through it.
+"""Indexes in folders: built so that a killed build can continue, and opened through a manifest with file hashes.
 
 manifest = await build_index(documents, Path("indexes/wiki"), "bm25")
 index = open_index(Path("indexes/wiki"))
@@ -69,7 +69,7 @@ _SHARDS_ASKING_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class OpenIndex:
-    """An index of a folder, ready to be searched; a `Retriever`."""
+    """An index opened from a folder, which is a `Retriever`."""
 
     folder: Path
     manifest: IndexManifest
@@ -83,7 +83,7 @@ class OpenIndex:
     _titles: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
-        """Return the best `k` passages with reasons (`Index.find`). Their sources are ids of the uncut corpus."""
+        """Return the best `k` passages with reasons (`Index.find`). Their sources are ids of whole documents."""
         with self.files.reading():
             found = await self.index.find(query, k)
         if self.manifest.chunking is None:
@@ -91,7 +91,7 @@ class OpenIndex:
         return [replace(each, sources=tuple(dict.fromkeys(map(source_of, each.sources)))) for each in found]
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """Return the best `k` passages, some of which may be a `MadePassage`; see `base.Retriever.retrieve`."""
+        """Return the best `k` passages, some of which may be a `MadePassage`, as `base.Retriever.retrieve` does."""
         if isinstance(self.index, Retriever):
             with self.files.reading():
                 return await self.index.retrieve(query, k)
@@ -162,13 +162,12 @@ async def add_to_index(
     prices: Prices | None = None,
     report: Report | None = None,
 ) -> IndexManifest:
-    """Add documents to an index, cut as those before them; all of them or none. Goes on as `build_index` does.
+    """Add documents to an index, all of them or none, cut as those before them. Continues a killed call as
+    `build_index` does.
 
     The new index takes the place of the one before in two renames: a process that opens it between them, or after a
-    kill between them and before the next call, finds none. A process that has it open goes on with the one before.
-
-    Raises `InvalidInput` for a back end that cannot, and for an id that is there, and otherwise as `build_index` and
-    `open_index`.
+    kill between them, finds none. A process that has it open continues with the one before. Raises `InvalidInput` for a
+    back end that takes no additions and for an existing id, and what `build_index` and `open_index` raise.
     """
     _swap(folder)
     manifest = read_manifest(folder)

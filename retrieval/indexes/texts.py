@@ -1,4 +1,4 @@
-"""The documents of an index: written as Arrow, read memory-mapped, so that processes share one copy."""
+"""Store the documents of an index as an Arrow file, which is read memory-mapped, so that processes share one copy."""
 
 from __future__ import annotations
 

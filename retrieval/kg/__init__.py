@@ -1,4 +1,4 @@
-"""A knowledge graph to search: built once into a folder, opened memory-mapped, shared between processes.
+"""Build a knowledge graph once into a folder, open it memory-mapped and shared between processes, and search it.
 
     build_kg(open_source(path), folder)                                   a graph's published files to a store
     store = KgStore.open(folder)                                          entities, names, triples, neighbours

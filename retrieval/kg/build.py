@@ -1,4 +1,4 @@
-"""Builds a store from a source: rows to numbers, numbers to sorted columns, columns to files."""
+"""Build a store from a source: rows to numbers, numbers to sorted columns, columns to files."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _write(gathered: Gathered, folder: Path, inputs: list[Path]) -> KgStats:
     heads, relations, tails = gathered.triples()
     rows = len(heads)
     if not rows:
-        raise InvalidInput("the source has no triples", file=", ".join(map(str, inputs[:3])))
+        raise InvalidInput("the source has no triples; give files that hold some", file=", ".join(map(str, inputs[:3])))
     named = gathered.entities.ids()
     entity_ids, (named_rows, head_rows, tail_rows) = codes_of([named, heads, tails])
     relation_ids, (named_relations, relation_rows) = codes_of([gathered.relations.ids(), relations])

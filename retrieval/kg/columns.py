@@ -33,7 +33,9 @@ def load(folder: Path, name: str) -> np.ndarray:
 
 
 def offsets(lengths: np.ndarray) -> np.ndarray:
-    """Return where each of a row of stretches begins, and at last where they end; shape (len(lengths) + 1,)."""
+    """Return the starts of consecutive stretches of these lengths, and the end of the last; shape (len(lengths) +
+    1,).
+    """
     ends = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=ends[1:])
     return ends.astype(np.uint32) if ends[-1] <= _SMALL else ends
@@ -46,8 +48,9 @@ def grouped(keys: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def stretches(starts: np.ndarray, groups: np.ndarray, rows: int) -> np.ndarray:
-    """Return the positions in all stretches of some groups, one after the other. Raises `IndexError` for any beyond
-    `rows`."""
+    """Return the positions within the stretches of some groups, one group after the other. Raises `IndexError` for any
+    beyond `rows`.
+    """
     first, last = starts[groups].astype(np.int64), starts[groups + 1].astype(np.int64)
     if last.max(initial=0) > rows:
         raise IndexError(f"a stretch up to {last.max()} of {rows} rows")
@@ -62,8 +65,9 @@ def stretch(first: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def places(column: np.ndarray, values: np.ndarray, side: Literal["left", "right"] = "left") -> np.ndarray:
-    """Return where values are in a sorted column, or would be. They are first cast to the column's type, since NumPy
-    would copy the column otherwise."""
+    """Return the positions of values in a sorted column, or where they would be inserted. They are first cast to the
+    column's type, since NumPy would copy the column otherwise.
+    """
     return np.searchsorted(column, values.astype(column.dtype), side=side)
 
 
@@ -75,7 +79,7 @@ class Texts:
 
     @classmethod
     def load(cls, folder: Path, name: str) -> Texts:
-        """Open a column of texts; raises as `load`."""
+        """Open a column of texts; raises what `load` raises."""
         return cls(load(folder, f"{name}.utf8"), load(folder, f"{name}.starts"))
 
     def __len__(self) -> int:
@@ -91,7 +95,7 @@ class Texts:
         return self.many(np.arange(first, last))
 
     def many(self, rows: np.ndarray | Sequence[int]) -> list[str]:
-        """Return the texts of some rows."""
+        """Return the texts at some row numbers."""
         rows = np.asarray(rows, np.int64)
         blob = self._blob
         spans = zip(self._starts[rows].tolist(), self._starts[rows + 1].tolist(), strict=True)
@@ -141,12 +145,12 @@ def bucket_bits(rows: int, per_bucket: int) -> int:
 
 
 def buckets(mixed: Keys, bits: int) -> np.ndarray:
-    """Return the buckets of mixed keys, which are their highest bits; int64."""
+    """Return the buckets of mixed keys, which are their highest bits, as int64."""
     return (mixed >> np.uint64(64 - bits)).astype(np.int64)
 
 
 def bucket_of(starts: np.ndarray, mixed: int, rows: int) -> slice:
-    """Return the rows of a mixed key's bucket, in a table with these bucket starts. Raises as `stretches`."""
+    """Return the rows of a mixed key's bucket, in a table with these bucket starts. Raises what `stretches` raises."""
     bucket = mixed >> (64 - bits_of(starts))
     first, last = int(starts[bucket]), int(starts[bucket + 1])
     if last > rows:

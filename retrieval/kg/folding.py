@@ -1,4 +1,4 @@
-"""Forms in which names are compared: their words, without case, accents and punctuation."""
+"""Convert names into the forms in which they are compared: their words, without case, accents and punctuation."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ def fold(text: str) -> str:
 
 
 def unqualified(name: str) -> str:
-    """Return a name without what only distinguishes it from its namesakes: "Laserblast (1978 film)", "Jeanne de Bar,
-    Countess of …".
-
-    The result is empty where the name ends in nothing of the kind, or has no word before it.
+    """Return a name without the addition that distinguishes it from namesakes: "Laserblast (1978 film)", "Jeanne de
+    Bar, Countess of …". The result is empty where the name has no such addition, or no word before it.
     """
     return _cut(name, _QUALIFIER)
 
 
 def unbracketed(name: str) -> str:
-    """Return a name without its bracket, whatever comma it has: "Albert, Margrave of Meissen (1934–2012)"; empty where
-    it ends in no bracket."""
+    """Return a name without its bracket, leaving any comma: "Albert, Margrave of Meissen (1934–2012)"; empty where it
+    ends in no bracket.
+    """
     return _cut(name, _BRACKET)
 
 
@@ -51,7 +50,7 @@ def name_words(name: str) -> list[str]:
 
 
 def content_words(text: str) -> set[str]:
-    """Return the words of a text that say what it is about."""
+    """Return the content words of a text, which say what it is about."""
     return {word for word in name_words(text) if word not in _FUNCTION_WORDS}
 
 
@@ -79,7 +78,7 @@ class Spellings:
         )
 
     def at(self, places: Sequence[int]) -> Spellings:
-        """Return the forms of some of the names."""
+        """Return the compared forms of the names at these positions."""
         return Spellings(
             [self.straight[place] for place in places],
             [self.in_order[place] for place in places],

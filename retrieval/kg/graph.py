@@ -1,4 +1,4 @@
-"""The graph in compressed rows, once by head and once by tail: the neighbours of an entity, relation by relation.
+"""The graph in compressed rows, once by head (subject) and once by tail (object): an entity's neighbours by relation.
 
 A *run* is all triples of one entity with one relation in one direction. Hubs have hundreds of thousands of triples but
 few runs, so what ranks runs first never reads all of a hub.
@@ -18,7 +18,7 @@ _COLUMNS = ("runs", "relations", "edges", "neighbours")
 
 @dataclass(frozen=True, slots=True)
 class Adjacency:
-    """Triples seen from one end. Rows are numbers of entities and relations."""
+    """The triples of a graph, seen from one end. Entities and relations are row numbers."""
 
     runs: np.ndarray
     """Position at which each entity's runs begin; shape (entities + 1,)."""
@@ -45,7 +45,7 @@ class Adjacency:
 
     @classmethod
     def load(cls, folder: Path, name: str) -> Adjacency:
-        """Open the columns of a common name; raises as `columns.load`."""
+        """Open the columns of a common name; raises what `columns.load` raises."""
         return cls(*(load(folder, f"{name}.{column}") for column in _COLUMNS))
 
     def degree(self, entity: int) -> int:

@@ -1,4 +1,4 @@
-"""The sealed folder of a store (`retrieval.indexes.seals`): its manifest, and the errors for a damaged one.
+"""The folder of a store, with a manifest of file hashes (`retrieval.indexes.seals`), and the errors for a damaged one.
 
 Opening compares sizes; a run checks every byte before it starts (`check_once`). An error while columns are read is
 reported as damage of the file that is damaged, if one is (`raise_damage`).
@@ -91,7 +91,9 @@ def read_manifest(folder: Path) -> StoreManifest:
 
 
 def check_hashes(folder: Path) -> None:
-    """Read every byte of a store. Raises as `read_manifest`, and `RetrievalError` for the first file that differs."""
+    """Read every byte of a store. Raises what `read_manifest` raises, and `RetrievalError` for the first file
+    that differs.
+    """
     seals.check_hashes(folder, read_manifest(folder).files, _MEND)
 
 
@@ -101,7 +103,7 @@ def check_once(folder: Path) -> None:
 
 
 def hold_files(folder: Path, manifest: StoreManifest) -> seals.HeldFiles:
-    """Return a store's files as they are now, held open; see `seals.HeldFiles`."""
+    """Return a store's files in their present state, kept open; see `seals.HeldFiles`."""
     return seals.HeldFiles(folder, manifest.files, _MEND)
 
 

@@ -1,4 +1,4 @@
-"""Matches mentions with entities, and phrases with relations: how well a name agrees, and how surely it is the one.
+"""Match mentions with entities, and phrases with relations: how similar a name is, and how certain the match.
 
 A score is 1 for the label, 0.99 for an alias, at most 0.98 for the same words in another order or for a name that is
 only similar: exact agreement ranks before all else. Entities of equal score are ranked by how many words of the

@@ -1,4 +1,4 @@
-"""An index that finds the names of all entities by their words.
+"""An index that finds the names of all entities by their words, even when these are misspelt or in another order.
 
 There are two ways in. By all words: a name's key is the sum of its words' hashes, so the order of words makes no
 difference, and a mention with misspelt words is looked up by the sums of what each word may mean. By some words: each
@@ -58,14 +58,14 @@ class NameIndex:
         self._words = load(folder, "names.words")
 
     def variants(self, words: Sequence[str]) -> list[Variants]:
-        """Return for each of some words the words that it may mean."""
+        """Return for each word the indexed words that it may stand for, allowing for misspellings."""
         return [self.vocabulary.variants(word) for word in words]
 
     def candidates(self, words: Sequence[str], variants: Sequence[Variants]) -> list[np.ndarray]:
         """Return names that may be meant, the nearest first, in tiers.
 
-        Those of the same words in any order, those whose words up to a bracket or comma are the same, and those within
-        one edit; if there are none, those with a space more or less and those within two edits. `variants`: of the
+        First come names with the same words in any order, with the same words up to a bracket or comma, and within one
+        edit; if there are none, those with a space more or less and within two edits. `variants` are those of the
         words.
         """
         tiers = self._within_one(variants)

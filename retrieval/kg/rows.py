@@ -1,5 +1,6 @@
-"""Rows of triples and names, and their collection before the graph is built: names and triples by id, and the rows that
-cannot be used."""
+"""Read the rows of triples and names, and collect them before the graph is built, together with rows that cannot be
+used.
+"""
 
 from __future__ import annotations
 
@@ -77,8 +78,8 @@ def text_of(value: Any) -> str | None:
 def value_of(text: str) -> str | None:
     """Return the readable form of a literal: one of RDF, with language or type, or a date; None for anything else.
 
-    `"Ulm"@de` is Ulm, `"42"^^xsd:integer` 42, `+1879-03-14T00:00:00Z` 14 March 1879; with 00 for what is not known,
-    `1879-03-00` is March 1879.
+    `"Ulm"@de` is Ulm, `"42"^^xsd:integer` 42, `+1879-03-14T00:00:00Z` 14 March 1879; where 00 stands for an unknown
+    part, `1879-03-00` is March 1879.
     """
     quoted = _QUOTED.fullmatch(text)
     if quoted:
@@ -89,7 +90,7 @@ def value_of(text: str) -> str | None:
 
 
 def date_of(text: str) -> str | None:
-    """Return a date in readable form; None for what is none."""
+    """Return a date in readable form; None for a text that is no date."""
     date = _DATE.fullmatch(text)
     if date is None:
         return None
@@ -149,7 +150,7 @@ def members_of(path: Path) -> list[TextFile]:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turn errors of reading a file into `InvalidInput` that names it."""
+    """Turn errors of reading a file within a `with` block into `InvalidInput` that names it."""
     try:
         yield
     except FileNotFoundError as error:
@@ -218,7 +219,7 @@ class NamedThings:
 
 
 class Gathered:
-    """Collects the rows of a source."""
+    """Collects the rows of a graph's source while it is read, and counts those that cannot be used."""
 
     def __init__(self) -> None:
         self.entities, self.relations = NamedThings(), NamedThings()

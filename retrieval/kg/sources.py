@@ -1,4 +1,6 @@
-"""Sources of graphs: Wikidata5M and CoDEx as published, tables of triples, and JSON in the form of KQA Pro."""
+"""Read graphs from their sources: Wikidata5M and CoDEx as published, tables of triples, and JSON in the form of KQA
+Pro.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ _BROKEN = "\ufffd"
 
 
 class KgSource(Protocol):
-    """The interface of a graph's published files."""
+    """The interface of a graph's published files, from which a store is built."""
 
     @property
     def name(self) -> str:

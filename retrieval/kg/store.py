@@ -1,4 +1,4 @@
-"""An opened store: entities, names and triples, read from memory-mapped files."""
+"""Read an opened store: entities, names and triples, from memory-mapped files."""
 
 from __future__ import annotations
 
@@ -199,8 +199,9 @@ class KgStore:
 
     @reads
     def namesakes(self, name: str) -> np.ndarray:
-        """Return the entities that have this name, as label or alias, as rising rows; case, accents and punctuation are
-        ignored."""
+        """Return the entities that have this name, as label or alias, as ascending rows; case, accents and punctuation
+        are ignored.
+        """
         words = name_words(name)
         names = self.names.exactly(words)
         same = [name_words(text) == words for text in self._names.many(names)]

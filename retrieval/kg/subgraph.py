@@ -1,4 +1,4 @@
-"""The triples around entities that a search is about (DynaSearcher, appendix on search tools).
+"""Find the triples around the entities that a search is about (DynaSearcher, appendix on search tools).
 
 All triples of one hop, in both directions, ranked by how many words they share with the mentions and relations, cut at
 100 triples and 1,024 tokens. Words that equal a relation's name count for all of its triples, so relations are scored
@@ -72,13 +72,12 @@ def find_subgraph(
 ) -> list[KgTriple]:
     """Return the distinct triples of entities, given by id, that best fit the phrases: mentions and relations.
 
-    `asked`: relations by id that are asked for in one direction. Of an entity that has one of them so, words of a
-    relation's name count for these alone, and for all that are not the other way round: "child of" is not *child*.
-
-    A triple shares a word when the word is in one of its relation's names or in the label of the other end, or in any
-    name of it when that is another of the entities. In doubt relations take turns, and neighbours of high degree go
-    first. `count_tokens` is the policy model's tokenizer, where it is known. Triples are taken in their order
-    until one does not fit. Raises `InvalidInput` for an entity that the store has not.
+    `asked` are relations by id that are asked for in one direction. Where an entity has one of them so, words of a
+    relation's name count for these alone, and for all that are not the other way round: "child of" is not *child*. A
+    triple shares a word when the word is in one of its relation's names or in the label of the other end, or in any
+    name of it when that is another of the entities. Among equals relations alternate, and neighbours of high degree go
+    first. `count_tokens` is the policy model's tokenizer, where it is known. Triples are taken in order until one does
+    not fit. Raises `InvalidInput` for an entity that the store lacks.
     """
     limits = limits or SubgraphLimits()
     search = _Search(store, list(dict.fromkeys(store.row(entity) for entity in entities)), phrases, asked)

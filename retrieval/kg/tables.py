@@ -1,4 +1,4 @@
-"""Reads tables of triples and of names, under any usual column names, and N-Triples."""
+"""Read tables of triples and of names, under any usual column names, and N-Triples."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def holds_statements(path: Path) -> bool:
 
 
 def read_statement(line: str) -> RdfStatement | None:
-    """Read the statement of a line; None for what is none."""
+    """Return the statement of a line; None for a line that is none."""
     found = _STATEMENT.fullmatch(line)
     if found is None:
         return None

@@ -39,7 +39,7 @@ class KgToolConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MentionMatches:
-    """The entities that one mention matched."""
+    """The entities that one mention in a search matched, best first."""
 
     mention: str
     matches: tuple[EntityMatch, ...]
@@ -50,7 +50,7 @@ class MentionMatches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhraseMatches:
-    """The relations that one phrase matched."""
+    """The relations that one phrase in a search matched, best first."""
 
     phrase: str
     matches: tuple[RelationMatch, ...]
@@ -58,7 +58,7 @@ class PhraseMatches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgResult:
-    """The result of one search."""
+    """The result of one search of a knowledge graph: matches of names and phrases, and ranked triples."""
 
     entities: tuple[MentionMatches, ...]
     """Matches of the mentions, one for each, in order."""
@@ -123,7 +123,7 @@ loses one triple and does not make the reply malformed."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TripleQuery:
-    """The search for which triples are filtered."""
+    """The search for which a model filters triples: its query, with the names and relations asked for."""
 
     question: str
     sub_query: str
@@ -142,11 +142,10 @@ async def keep_triples(
     sampling: Sampling | None = None,
     meter: Meter | None = None,
 ) -> tuple[KgTriple, ...]:
-    """Return at most five of the offered triples, chosen by a model and in its order. The model answers with their
-    numbers, so that it cannot invent any.
+    """Return at most five of the offered triples, chosen by a model and in its order.
 
-    Without offered triples no call is made. Raises `MalformedReply` when neither the reply nor its repair is such a
-    list.
+    The model answers with their numbers, so that it cannot invent any. Without offered triples no call is made. Raises
+    `MalformedReply` when neither the reply nor a second one is such a list.
     """
     if not offered:
         return ()

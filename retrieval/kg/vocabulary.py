@@ -1,8 +1,8 @@
-"""An index of all words of all names, which finds those that a misspelt word may mean.
+"""An index of all words in all names, which finds those that a misspelt word may stand for.
 
 Symmetric deletion: two words at distance d or less become equal when at most d letters of each are deleted. Every
 word's first seven letters are stored under the hashes of all that remains when up to two are deleted, so a lookup reads
-29 buckets instead of all words. The method is SymSpell's (Garbe, 2012), with buckets in the place of stored keys: what
+29 buckets instead of all words. The method is SymSpell's (Garbe, 2012), with buckets in place of stored keys: what
 is in a bucket is compared by its letters anyway.
 """
 
@@ -75,7 +75,7 @@ _WITHIN = [
 
 @dataclass(frozen=True, slots=True)
 class Variants:
-    """The words that a word may mean, by distance and then frequency."""
+    """The words that a misspelt word may stand for, by distance and then frequency."""
 
     words: np.ndarray
     """Rows of the words in the vocabulary; int64, shape (n,)."""
@@ -199,7 +199,9 @@ def edits(word: str, others: Sequence[str], most: int) -> np.ndarray:
 
 
 def agreement(text: str, others: Sequence[str]) -> np.ndarray:
-    """Return 1 less the edits from a text to each other one, over the longer one's length. Shape (len(others),)."""
+    """Return, for each other text, 1 minus the number of edits from `text` to it divided by the longer one's length.
+    Shape (len(others),).
+    """
     process, alignment = _rapidfuzz()
     return process.cdist([text], others, scorer=alignment.normalized_similarity, dtype=np.float64)[0]
 

@@ -1,4 +1,4 @@
-"""Pages by name: documents that are pages, or all passages of a corpus under one title joined to one."""
+"""Find pages by name: whole documents, or all passages of a corpus with one title joined together."""
 
 from __future__ import annotations
 
@@ -39,32 +39,33 @@ _MOST_COMPARED = 1000
 
 
 class Pages(Protocol):
-    """Finds pages by the id of a passage or of the page, or by title."""
+    """Finds pages by the id of a page or of a passage in it, or by title."""
 
     def find(self, name: str, words: int | None = None) -> OpenedPage:
-        """The page of this name, in parts of at most so many words; None: as many as the corpus says.
+        """Return the page with this name, in parts of at most `words` words, by default as many as the corpus says.
 
-        The first call reads all ids and titles: seconds for a million, so call it in a thread. Raises `NoSuchPage`.
+        The first call reads all ids and titles, which takes seconds for a million: call it in a thread. Raises
+        `NoSuchPage`.
         """
         ...
 
     def place(self, passage: str) -> tuple[str, int] | None:
-        """The page and the part in which a passage of the corpus stands, by ids; None where it stands in no page."""
+        """Return the page and the part that contain a passage of the corpus, by ids; None where no page does."""
         ...
 
     def beginning(self, passage: str) -> str:
-        """How the page begins in which a passage stands, in a few hundred characters; empty where it stands in none."""
+        """Return the first few hundred characters of the page that contains a passage; empty where no page does."""
         ...
 
 
 class JoinedPages:
-    """The `Pages` of a corpus of passages: a page is all passages of one title."""
+    """The `Pages` of a corpus of passages, in which a page is all passages with one title."""
 
     def __init__(self, passages: Sequence[Document]) -> None:
         self._passages, self._names = passages, _Names(passages)
 
     def find(self, name: str, words: int | None = None) -> OpenedPage:
-        """See `Pages`. A passage opens the part in which it begins."""
+        """Return the page with this name, as `Pages.find` does. A passage opens the part in which it begins."""
         found = self._names.row_of(name)
         title = folded(name if found is None else self._passages[found].title)
         rows = self._names.rows_titled(title)[:_MOST_PASSAGES]
@@ -79,14 +80,14 @@ class JoinedPages:
         return OpenedPage(page.id, page.title, _BETWEEN.join(texts.values()), words or PART_WORDS, start)
 
     def place(self, passage: str) -> tuple[str, int] | None:
-        """See `Pages`. The page goes by the passage's id."""
+        """Return the page and part of a passage, as `Pages.place` does. The page's id is that of the passage."""
         if self._names.row_of(passage) is None:
             return None
         page = self.find(passage)
         return page.id, page.part_at(page.start)
 
     def beginning(self, passage: str) -> str:
-        """See `Pages`."""
+        """Return the beginning of a passage's page, as `Pages.beginning` does."""
         row = self._names.row_of(passage)
         if row is None:
             return ""
@@ -102,7 +103,9 @@ class WholePages:
         self._documents, self._paging, self._names = documents, paging, _Names(documents)
 
     def find(self, name: str, words: int | None = None) -> OpenedPage:
-        """See `Pages`. A passage opens its part. Raises `NoSuchPage` for a title of several pages, too."""
+        """Return the page with this name, as `Pages.find` does. A passage opens its part. Raises `NoSuchPage` also for
+        a title that several pages have.
+        """
         row, part = self._names.row_of(name), 1
         if row is None and (place := place_of(name)) is not None:
             row, part = self._names.row_of(place[0]), place[1]
@@ -115,12 +118,12 @@ class WholePages:
         return OpenedPage(page.id, page.title, page.text, words or self._paging.words, whole.starts[part - 1])
 
     def place(self, passage: str) -> tuple[str, int] | None:
-        """See `Pages`. A page is where it begins."""
+        """Return the page and part of a passage, as `Pages.place` does. A page's own id is placed at its beginning."""
         place = self._place(passage)
         return None if place is None else (self._documents[place[0]].id, place[1])
 
     def beginning(self, passage: str) -> str:
-        """See `Pages`."""
+        """Return the beginning of a passage's page, as `Pages.beginning` does."""
         place = self._place(passage)
         return "" if place is None else self._documents[place[0]].text[:_OPENING]
 
@@ -145,9 +148,8 @@ class WholePages:
 
 
 def hits_of(found: Iterable[Passage], pages: Pages | None) -> list[PageHit]:
-    """Passages with their pages. What was made from several documents, as a summary, stands at the first of them.
-
-    `pages`: None: each is a page by itself, as those of the web are.
+    """Return passages with their pages. A passage made from several documents, such as a summary, is placed at the
+    first of them. With `pages` None each passage is a page by itself, as those of the web are.
     """
     hits: list[PageHit] = []
     for passage in found:
@@ -162,10 +164,11 @@ def hits_of(found: Iterable[Passage], pages: Pages | None) -> list[PageHit]:
 async def search_pages(
     retrieve: Callable[[str, int], Awaitable[Sequence[Passage]]], pages: Pages | None, query: str, k: int
 ) -> list[PageHit]:
-    """The best `k` passages with their pages: at most one of a part and two of a page, so that deeper ranks come up.
+    """Return the best `k` passages with their pages: at most one of a part and two of a page, so that deeper ranks are
+    shown.
 
-    The best passage of a page comes first where the query has the page's title or a known other name word by word.
-    `retrieve`: what `Retriever.retrieve` does. `pages`: None for those of the web, which are shown as they are ranked.
+    The best passage of a page comes first where the query contains the page's title or another known name. `retrieve`
+    does what `Retriever.retrieve` does. With `pages` None, as for the web, results are returned as they are ranked.
     """
     if pages is None or k < 1:
         return hits_of(await retrieve(query, k), None)

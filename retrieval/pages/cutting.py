@@ -1,4 +1,4 @@
-"""Documents as pages: cut into parts to open, and within each part into passages to search."""
+"""Cut documents into pages: into parts to open, and each part into passages to search."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PLACE = re.compile(r"(.+)#(\d+)\.\d+", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paging:
-    """How documents are made pages."""
+    """How documents are divided into pages, and pages into parts."""
 
     words: int = PART_WORDS
     """Of a part, at most. Sentences stay whole, unless one alone is longer."""
@@ -30,7 +30,9 @@ class Paging:
 def cut_pages(
     documents: Iterable[Document], paging: Paging, chunking: Chunking, count: CountTokens
 ) -> Iterator[Document]:
-    """The passages of pages, none across the end of a part. Their ids are `PAGE#PART.N`, both numbers from 1."""
+    """Yield the passages of pages, none of which crosses the end of a part. Their ids are `PAGE#PART.N`, both numbers
+    from 1.
+    """
     for page in documents:
         starts = part_starts(page.text, paging.words)
         for part, (first, last) in enumerate(zip(starts, [*starts[1:], len(page.text)], strict=True), start=1):
@@ -42,18 +44,20 @@ def cut_pages(
 def passages_of(
     documents: Iterable[Document], chunking: Chunking | None, paging: Paging | None, count: CountTokens
 ) -> Iterable[Document]:
-    """What of documents is searched: themselves, their passages, or with `paging` the passages of their parts."""
+    """Return what is searched: the documents themselves, their passages, or with `paging` the passages of their
+    parts.
+    """
     if paging is not None:
         return cut_pages(documents, paging, chunking or Chunking(tokens=PASSAGE_TOKENS), count)
     return cut(documents, chunking, count) if chunking else documents
 
 
 def count_all(texts: Sequence[str]) -> list[int]:
-    """Tokens of each text where no encoder has a tokenizer for them."""
+    """Return the estimated number of tokens of each text, where no encoder's tokenizer counts them."""
     return [count_tokens(text) for text in texts]
 
 
 def place_of(passage: str) -> tuple[str, int] | None:
-    """Page and part of a passage's id; None for one that `cut_pages` does not make."""
+    """Return page and part from a passage's id; None for an id that `cut_pages` does not make."""
     found = _PLACE.fullmatch(passage)
     return (found[1], int(found[2])) if found else None

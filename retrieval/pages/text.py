@@ -1,4 +1,4 @@
-"""The text of a page: in parts of whole sentences, searched by words."""
+"""The text of a page, in parts of whole sentences, searched by words."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PLAIN = str.maketrans("‘’“”‐‑–—", "''\"\"----")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """A place in a page where words stand."""
+    """A place in a page where words were found."""
 
     part: int
     """Of the page, from 1."""
@@ -44,7 +44,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundWords:
-    """What `/find` gives."""
+    """The result of finding words in a page, as the server's `/find` returns it."""
 
     id: str
     title: str
@@ -62,10 +62,8 @@ class FoundWords:
 
 
 def part_starts(text: str, words: int) -> list[int]:
-    """Where each part begins, in characters; the first at 0.
-
-    A part has at most so many words and ends where a sentence does; a sentence that is longer by itself is cut between
-    words.
+    """Return the position, in characters, where each part begins; the first is 0. A part has at most `words` words and
+    ends with a sentence; a sentence that is longer by itself is cut between words.
     """
     starts, room = list[int](), 0
     for first, last in sentence_spans(text):
@@ -80,7 +78,7 @@ def part_starts(text: str, words: int) -> list[int]:
 
 @dataclass(frozen=True)
 class OpenedPage:
-    """A text with a title."""
+    """A page that was opened: its text and its title."""
 
     id: str
     title: str
@@ -92,20 +90,22 @@ class OpenedPage:
 
     @cached_property
     def starts(self) -> list[int]:
-        """Where each part begins, in characters."""
+        """Return the position, in characters, where each part begins."""
         return part_starts(self.text, self.words)
 
     @property
     def parts(self) -> int:
-        """How many there are, at least one."""
+        """Return the number of parts, at least one."""
         return len(self.starts)
 
     def part_at(self, place: int) -> int:
-        """The part, from 1, in which a character stands."""
+        """Return the part, counted from 1, that contains a character."""
         return max(1, bisect_right(self.starts, place))
 
     def part(self, number: int | None = None) -> PagePart:
-        """One of the parts, from 1; None: the one in which the passage begins. Raises `NoSuchPage`."""
+        """Return one of the parts, counted from 1; None returns the one in which the passage begins. Raises
+        `NoSuchPage`.
+        """
         number = self.part_at(self.start) if number is None else number
         if not 1 <= number <= self.parts:
             have = f"has {self.parts} parts" if self.parts > 1 else "has one part"
@@ -116,13 +116,14 @@ class OpenedPage:
 
     @property
     def name(self) -> str:
-        """The title, else the id, as messages have it."""
+        """Return the title, or else the id, for messages."""
         return (self.title or self.id)[:_LONGEST_NAME]
 
     def find(self, words: str) -> FoundWords:
-        """Where these words stand there, one after the other, whatever their capitals, accents, kinds of quotes and
-        hyphens, and the space between them. Where nowhere: the sentences with most of them, half at least, in
-        whatever form.
+        """Return where these words occur in a row, ignoring capitals, accents, kinds of quotes and hyphens, and white
+        space.
+
+        Where they do not, the sentences with most of them are returned, at least half of the words, in whatever form.
         """
         spans, missing = self._in_a_row(words), ()
         pieces = [_Piece(self.part_at(first), first, last) for first, last in spans]
@@ -242,7 +243,9 @@ def _plain_words(text: str) -> list[str]:
 
 
 def folded(text: str) -> str:
-    """A text as it is compared: on one line, without capitals and accents, and with plain quotes and hyphens."""
+    """Return a text in the form in which texts are compared: on one line, without capitals and accents, and with plain
+    quotes and hyphens.
+    """
     return " ".join(map(_fold, text.split()))
 
 

@@ -1,4 +1,4 @@
-"""The tools of an agent over pages, in this process and over a server: they say the same of the same corpus."""
+"""The page tools of an agent, in this process or over a server, with the same results for the same corpus."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trailforge.schemas import Document, InvalidInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageCorpus:
-    """Pages that agents read, with what found them."""
+    """The pages that agents read, with the retriever that searches them."""
 
     tools: PageTools
     retrieval: Retrieval
@@ -38,39 +38,41 @@ class CorpusPageTools:
     pages: Pages
 
     async def search(self, query: str, top_k: int) -> tuple[PageHit, ...]:
-        """See `PageTools`."""
+        """Return the best passages with their pages, as `PageTools.search` does."""
         return tuple(await search_pages(self.retriever.retrieve, self.pages, query, top_k))
 
     async def open(self, page: str, part: int) -> PagePart:
-        """See `PageTools`."""
+        """Return a part of a page, as `PageTools.open` does."""
         return await asyncio.to_thread(lambda: self.pages.find(page).part(part or None))
 
     async def find(self, page: str, text: str) -> WordHits:
-        """See `PageTools`."""
+        """Return where words occur in a page, as `PageTools.find` does."""
         return hits_of_words(await asyncio.to_thread(lambda: self.pages.find(page).find(text)))
 
 
 @dataclass(frozen=True, slots=True)
 class ServedPageTools:
-    """The `PageTools` of a corpus behind a server."""
+    """The `PageTools` of a corpus behind a search server."""
 
     client: SearchClient
 
     async def search(self, query: str, top_k: int) -> tuple[PageHit, ...]:
-        """See `PageTools`. Raises as `SearchClient.retrieve`, as the others do."""
+        """Return the best passages with their pages, as `PageTools.search` does. Like the other methods, raises what
+        `SearchClient.retrieve` raises.
+        """
         return await self.client.search_pages(query, top_k)
 
     async def open(self, page: str, part: int) -> PagePart:
-        """See `PageTools`."""
+        """Return a part of a page, as `PageTools.open` does."""
         return await self.client.open_page(page, part or None)
 
     async def find(self, page: str, text: str) -> WordHits:
-        """See `PageTools`."""
+        """Return where words occur in a page, as `PageTools.find` does."""
         return hits_of_words(await self.client.find_in_page(page, text))
 
 
 def hits_of_words(found: FoundWords) -> WordHits:
-    """Where words stand, as an agent is shown it."""
+    """Return the places of words in the form in which an agent is shown them."""
     return WordHits(
         hits=tuple(PageHit(page=found.id, title=found.title, part=each.part, text=each.text) for each in found.matches),
         left=found.left,
@@ -86,11 +88,12 @@ def open_pages(
     paging: Paging | None = None,
     asker: Asker | None = None,
 ) -> PageCorpus:
-    """Pages to search, open and read, with their tools.
+    """Open pages with the tools to search, open and read them.
 
-    `corpus`: an index; a file of documents or documents, which are made pages as `paging` says (an index says it
-    itself); None: what the configuration names, as a server. An index that was made without `--pages` has as pages all
-    passages under one title. Raises as `open_retrieval`, and `InvalidInput` for the web, whose pages a server opens.
+    `corpus` is an index; or documents or a file of them, which `paging` divides into pages (an index has its own); None
+    means what the configuration names, such as a server. An index that was made without `--pages` has as pages all
+    passages with one title. Raises what `open_retrieval` raises, and `InvalidInput` for the web, whose pages a server
+    opens.
     """
     config = config or RetrieverConfig()
     if config.kind == WEB:
@@ -110,7 +113,7 @@ def open_pages(
 
 
 def pages_of(found: Retriever, documents: Sequence[Document] = ()) -> PageTools | None:
-    """The pages of what is searched: of an index, of a server, or of these documents; None where there are none."""
+    """Return the page tools of what is searched: an index, a server, or these documents; None where it has no pages."""
     match found:
         case SearchClient():
             return ServedPageTools(found)

@@ -1,4 +1,4 @@
-"""Search over HTTP: `trailforge serve-search` and its client.
+"""Search over HTTP: the server behind `trailforge serve-search`, and its client.
 
     client = connect("http://127.0.0.1:8990")                    (`client.py`) a `Retriever`, for any thread and loop
     passages = await client.retrieve("Who directed …?", 5)

@@ -1,4 +1,4 @@
-"""The client of a search server: ours, or one that speaks as Search-R1's does.
+"""The client of a search server: ours, or one with the interface of Search-R1's.
 
     client = connect("http://127.0.0.1:8990")                 or .../?corpus=wiki, of a server with several
     passages = await client.retrieve("Who directed …?", 5)
@@ -45,7 +45,7 @@ NO_KEY = "as search servers are asked without one"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchClientConfig:
-    """How a server is asked."""
+    """How a search server is called: time limits and retries."""
 
     timeout_s: float = 30.0
     """Of one attempt."""
@@ -63,10 +63,11 @@ class SearchClientConfig:
 
 
 def connect(url: str, *, corpus: str = "", config: SearchClientConfig | None = None) -> SearchClient:
-    """A `Retriever` over a server. Nothing is sent yet: `SearchClient.health` says whether it answers.
+    """Return a client of a search server, which is a `Retriever`; nothing is sent yet, `SearchClient.health` checks
+    that it answers.
 
-    `url`: where it listens, with or without `/retrieve`; `?corpus=NAME` names one of several. Raises `InvalidInput` for
-    what is no address, and for one that holds a key.
+    `url` is where it listens, with or without `/retrieve`; `?corpus=NAME` names one of several corpora. Raises
+    `InvalidInput` for text that is no address, and for one that contains a key.
     """
     check_server_url(url, None, NO_KEY)
     if not _is_whole(url):
@@ -78,7 +79,7 @@ def connect(url: str, *, corpus: str = "", config: SearchClientConfig | None = N
 
 
 def is_address(text: str) -> bool:
-    """Whether a configuration that may name an index's folder names a server instead."""
+    """Tell whether a text, which may otherwise name an index's folder, is a server's address."""
     return text.startswith(("http://", "https://"))
 
 
@@ -91,7 +92,9 @@ def _is_whole(url: str) -> bool:
 
 
 class SearchClient:
-    """A `Retriever`, and an `Index` that cannot be saved. For any thread and event loop, of any number."""
+    """The client of a search server: a `Retriever`, and an `Index` that cannot be saved. It can be used from any number
+    of threads and event loops.
+    """
 
     def __init__(self, url: str, corpus: str, config: SearchClientConfig) -> None:
         """`url`: without a path of the server's. See `connect`."""
@@ -99,44 +102,48 @@ class SearchClient:
         self._config = config
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """See `base.Retriever`. Raises `RetrievalError` within the limit."""
+        """Return the best `k` passages, as `base.Retriever.retrieve` does. Raises `RetrievalError` within the time
+        limit.
+        """
         return attach_sources(await self.find(query, k), dict)
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
-        """See `Index`. Raises as `retrieve`."""
+        """Return the best `k` passages with reasons, as `Index.find` does. Raises what `retrieve` raises."""
         return (await self.find_many([query], k))[0]
 
     async def find_many(self, queries: Sequence[str], k: int) -> list[list[FoundPassage]]:
-        """`find` for several queries in one request. Raises as `retrieve`."""
+        """Run `find` for several queries in one request. Raises what `retrieve` raises."""
         if k < 1 or not queries:
             return [[] for _ in queries]
         asked = {"queries": list(queries), "topk": k, "return_scores": True, wire.DETAILS: True}
         reply = await self._ask(wire.RETRIEVE, asked)
         rows = reply.get("result") if isinstance(reply, dict) else None
         if not isinstance(rows, list) or len(rows) != len(queries) or not all(isinstance(row, list) for row in rows):
-            raise RetrievalError(f"{self.url}{wire.RETRIEVE}: what it answers is no result for {len(queries)} queries")
+            raise RetrievalError(
+                f"{self.url}{wire.RETRIEVE}: what it answers is no result for {len(queries)} queries; "
+                "is this a search server?"
+            )
         try:
             return [wire.read_rows(row) for row in rows]
         except ValueError as error:
             raise RetrievalError(f"{self.url}{wire.RETRIEVE}: its answer holds {error}") from None
 
     async def search_pages(self, query: str, k: int) -> tuple[PageHit, ...]:
-        """The best `k` passages with their pages. Raises as `retrieve`."""
+        """Return the best `k` passages with their pages. Raises what `retrieve` raises."""
         return (await self._record(PageHits, wire.PAGES, {"query": query, "topk": k})).hits if k > 0 else ()
 
     async def open_page(self, page: str, part: int | None = None) -> PagePart:
-        """A part of a page by id, title or address; None: the first, or that of a passage whose id this is.
-
-        Raises as `retrieve`, and `NoSuchPage` in the server's words.
+        """Return a part of a page, which is named by id, title or address; None is the first part, or that of the
+        passage with this id. Raises what `retrieve` raises, and `NoSuchPage` with the server's message.
         """
         return await self._record(PagePart, wire.OPEN, {"page": page, "part": part})
 
     async def find_in_page(self, page: str, words: str) -> FoundWords:
-        """Where words stand in a page. Raises as `open_page`."""
+        """Return where words occur in a page. Raises what `open_page` raises."""
         return await self._record(FoundWords, wire.FIND, {"page": page, "text": words})
 
     async def search_kg(self, mentions: Sequence[str], relations: Sequence[str] = (), query: str = "") -> KgResult:
-        """See `KgTool.search`. Raises as `retrieve`."""
+        """Search the server's knowledge graph, as `KgTool.search` does. Raises what `retrieve` raises."""
         asked = {"entities": list(mentions), "relations": list(relations), "query": query}
         return await self._record(KgResult, wire.KG, asked)
 
@@ -147,10 +154,14 @@ class SearchClient:
             raise RetrievalError(f"{self.url}{path}: what it answers is no {record.__name__} ({error})") from None
 
     async def health(self) -> dict[str, Any]:
-        """What the server says of itself: its corpora above all. Raises `RetrievalError` when it does not answer."""
+        """Return what the server reports of itself, above all its corpora. Raises `RetrievalError` when it does not
+        answer.
+        """
         reply = await self._ask(wire.HEALTH, None)
         if not isinstance(reply, dict):
-            raise RetrievalError(f"{self.url}{wire.HEALTH}: what it answers is no object")
+            raise RetrievalError(
+                f"{self.url}{wire.HEALTH}: what it answers is no JSON object; is this a search server?"
+            )
         return reply
 
     async def _ask(self, path: str, asked: dict[str, Any] | None) -> Any:
@@ -209,7 +220,7 @@ class _Line(LoopThread):
         except TimeoutError:
             raise Passing("no reply in time") from None
         except aiohttp.InvalidURL:
-            raise RetrievalError(f"{url}: this is no address") from None
+            raise RetrievalError(f"{url}: this is no address of a server; give one as http://HOST:PORT") from None
         except (aiohttp.ClientError, OSError) as error:
             is_unreachable = isinstance(error, aiohttp.ClientConnectorError)
             raise Passing(first_line(str(error)) or type(error).__name__, is_unreachable=is_unreachable) from None

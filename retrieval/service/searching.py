@@ -1,5 +1,4 @@
-"""An index as a server holds it: what was asked before from memory, few searches at a time, or several in one; and what
-the server counts."""
+"""An index as a server holds it: with a cache of results, a limit on concurrent searches, batches, and counters."""
 
 from __future__ import annotations
 
@@ -47,23 +46,23 @@ def _size_of(query: str, found: Sequence[FoundPassage]) -> int:
 
 
 class Searchable(Protocol):
-    """What of an `Index` a search needs."""
+    """The part of an `Index` that a search needs."""
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
-        """See `Index`."""
+        """Return the best `k` passages with reasons, as `Index.find` does."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RankedIndex:
-    """A `Retriever`, as a search tool of the web is, in place of an index."""
+    """Wraps a `Retriever`, such as a search tool of the web, to be used as an index."""
 
     retriever: Retriever
     what: str
     """What found the passages, as in `result 2 of the web`."""
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
-        """See `Index`."""
+        """Return the best `k` passages with reasons, as `Index.find` does."""
         found = await self.retriever.retrieve(query, k)
         return [
             FoundPassage(passage=passage, why=f"result {rank} of {self.what}", sources=(passage.id,))
@@ -72,14 +71,14 @@ class RankedIndex:
 
 
 class Times:
-    """How long the last few thousand of something took."""
+    """Durations of the last few thousand operations of one kind."""
 
     def __init__(self) -> None:
         self._seconds: deque[float] = deque(maxlen=_RECENT)
 
     @contextmanager
     def around(self) -> Iterator[None]:
-        """One of them, whatever it waits for and however it ends."""
+        """Measure the duration of a `with` block, however it ends."""
         began = time.monotonic()
         try:
             yield
@@ -88,11 +87,11 @@ class Times:
 
     @property
     def usual_s(self) -> float:
-        """The median; 0 before the first."""
+        """Return the median in seconds; 0 before the first operation."""
         return self._at(0.5)
 
     def report(self) -> dict[str, float]:
-        """Median and 99th percentile in milliseconds."""
+        """Return median and 99th percentile in milliseconds."""
         return {f"p{share}": round(1000 * self._at(share / 100), 3) for share in (50, 99)}
 
     def _at(self, share: float) -> float:
@@ -101,7 +100,7 @@ class Times:
 
 
 class ServerFigures:
-    """What a server counts since it started: requests and queries, how long they took, and what was refused."""
+    """Counters of a server since it started: requests and queries, how long they took, and what was refused."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -114,12 +113,12 @@ class ServerFigures:
         self.last_error = ""
 
     def count(self, what: str) -> None:
-        """One more of what is counted under a name."""
+        """Add one to the counter with this name."""
         self._counts[what] += 1
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """Count and time the request that is answered inside of this context."""
+        """Count and time the request that is answered within a `with` block."""
         self.in_flight += 1
         try:
             with self._requests.around():
@@ -129,7 +128,7 @@ class ServerFigures:
             self.count("requests")
 
     def report(self) -> dict[str, Any]:
-        """All figures, for JSON; times in milliseconds."""
+        """Return all counters, for JSON, with times in milliseconds."""
         names = ("requests", "refused", "timed_out", "failed", "abandoned")
         return {
             "up_s": round(time.monotonic() - self._began, 1),
@@ -142,7 +141,7 @@ class ServerFigures:
 
 
 class ServedIndex:
-    """An index under a name. Use it on one event loop."""
+    """An index that is served under a name. Use it on one event loop."""
 
     def __init__(
         self,
@@ -182,16 +181,18 @@ class ServedIndex:
 
     @property
     def width(self) -> int:
-        """Queries of one request that are worth searching at once."""
+        """Return how many queries of one request are worth searching at once."""
         return _TOGETHER if self._find_many else self._at_once
 
     @property
     def is_busy(self) -> bool:
-        """Whether a search runs that cannot be stopped."""
+        """Tell whether a search is running that cannot be interrupted."""
         return bool(self._under_way)
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
-        """See `Index`. Whoever asks what is being searched waits for the same search."""
+        """Return the best `k` passages with reasons, as `Index.find` does. Equal queries at the same time share one
+        search.
+        """
         self.files.check()
         with self.times.around():
             return await self._remembered(query, k)

@@ -1,4 +1,4 @@
-"""The search server: corpora, a knowledge graph and the web behind a few paths, each with limits and figures.
+"""The search server: corpora, a knowledge graph and the web behind a few HTTP paths, each with limits and counters.
 
     POST /retrieve  {"queries": [...], "topk": 5, "return_scores": true}     passages, as Search-R1's server gives them
     POST /search    {"queries": [...]}                                       the same as Graph-R1's server gives them
@@ -49,7 +49,7 @@ _GRACE_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """What a server takes on."""
+    """Limits of a server on the size, number and duration of requests, queries and replies."""
 
     k: int = 5
     """Passages of a query that does not say how many."""
@@ -76,7 +76,7 @@ class _NotServed(Exception):
 
 
 class SearchServer:
-    """Answers searches over HTTP. Any ASGI server can serve its `application`."""
+    """Answers searches over HTTP, as an aiohttp application."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class SearchServer:
         self._web_pages: Remembered[str, str] = Remembered(_PAGES_KEPT)
 
     def application(self) -> web.Application:
-        """For one start of one server."""
+        """Return the aiohttp application, for one start of one server."""
         app = web.Application(client_max_size=self.limits.largest_body, middlewares=[self._guard])
         paths = {
             wire.RETRIEVE: self._retrieve,
@@ -116,7 +116,7 @@ class SearchServer:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a search runs that cannot be stopped."""
+        """Tell whether a search is running that cannot be interrupted."""
         return any(each.is_busy for each in self._corpora.values())
 
     # Errors and limits
@@ -339,7 +339,7 @@ def _too_large(most: int) -> InvalidInput:
 
 
 def make_runner(server: SearchServer, grace_s: float = _GRACE_S) -> web.AppRunner:
-    """What listens for a server, once; connections that stay silent are ended."""
+    """Return the runner that listens for a server, once; silent connections are closed."""
     return web.AppRunner(
         server.application(),
         access_log=None,
@@ -352,9 +352,8 @@ def make_runner(server: SearchServer, grace_s: float = _GRACE_S) -> web.AppRunne
 
 
 async def listen(server: SearchServer, host: str, port: int, *, tell: Callable[[str], None] = print) -> None:
-    """Answer until SIGINT or SIGTERM; then finish what is asked, within `_GRACE_S`, and take nothing more.
-
-    `port` 0 takes a free one, which `tell` is told. Raises `InvalidInput` when it cannot listen there.
+    """Answer requests until SIGINT or SIGTERM; then finish what was asked, within `_GRACE_S` seconds, and accept
+    nothing more. `port` 0 chooses a free one, which `tell` reports. Raises `InvalidInput` when it cannot listen there.
     """
     runner = make_runner(server)
     await runner.setup()

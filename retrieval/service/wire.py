@@ -1,4 +1,6 @@
-"""What goes over the wire: passages as Search-R1's server writes them, and more; requests, checked."""
+"""Encode and check what a search server exchanges: passages in the form of Search-R1's server and more, and
+requests.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ _HIGHEST = 1e300
 
 
 def encode_json(value: Any) -> bytes:
-    """As UTF-8. Halves of surrogate pairs, which it cannot hold, become `?`."""
+    """Return JSON as UTF-8; halves of surrogate pairs, which that cannot hold, become `?`."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
@@ -35,19 +37,21 @@ def encode_json(value: Any) -> bytes:
 
 
 def title_and_text(title: str, text: str) -> str:
-    """`contents` of Search-R1's corpora: the title in quotation marks, alone on the first line, then the text."""
+    """Return title and text as `contents` of Search-R1's corpora: the title in quotation marks on the first line, then
+    the text.
+    """
     return f'"{" ".join(title.split())}"\n{text}'
 
 
 def plain_rows(found: Iterable[FoundPassage], with_scores: bool) -> list[dict[str, Any]]:
-    """What Search-R1's server answers to one query."""
+    """Return the reply to one query as Search-R1's server gives it."""
     documents = [(each.passage, title_and_text(each.passage.title, each.passage.text)) for each in found]
     rows = [({"id": passage.id, "contents": contents}, passage.score) for passage, contents in documents]
     return [{"document": row, "score": score} if with_scores else row for row, score in rows]
 
 
 def detailed_rows(found: Iterable[FoundPassage]) -> list[dict[str, Any]]:
-    """The same for who asks for `DETAILS`."""
+    """Return the reply to one query with the additional fields of `DETAILS`."""
     return [
         {
             "document": {"id": each.passage.id, "title": each.passage.title, "text": each.passage.text},
@@ -60,7 +64,7 @@ def detailed_rows(found: Iterable[FoundPassage]) -> list[dict[str, Any]]:
 
 
 def knowledge_rows(found: Iterable[FoundPassage]) -> dict[str, Any]:
-    """What Graph-R1's server answers to one query, passages in place of its hyperedges."""
+    """Return the reply to one query as Graph-R1's server gives it, with passages in place of its hyperedges."""
     passages = [each.passage for each in found]
     return {
         "results": [
@@ -71,7 +75,7 @@ def knowledge_rows(found: Iterable[FoundPassage]) -> dict[str, Any]:
 
 
 def read_rows(rows: Sequence[Any]) -> list[FoundPassage]:
-    """What a server answered to one query, ours or Search-R1's. Raises `ValueError` for another shape."""
+    """Read a server's reply to one query, from ours or Search-R1's. Raises `ValueError` for any other form."""
     return [_read_row(row, rank) for rank, row in enumerate(rows, start=1)]
 
 
@@ -103,8 +107,10 @@ def _read_row(row: Any, rank: int) -> FoundPassage:
 
 
 class Callers:
-    """By which names a server is called. A page elsewhere can have its own name lead to this machine (DNS rebinding),
-    or send us what its reader did not ask for: the browser then says another `Host`, or that page as `Origin`.
+    """The host names under which a server may be called.
+
+    A web page elsewhere can let its own name lead to this machine (DNS rebinding), or send requests that its reader did
+    not ask for: the browser then sends another `Host`, or that page as `Origin`.
     """
 
     def __init__(self, host: str, others: Iterable[str] = ()) -> None:
@@ -117,7 +123,7 @@ class Callers:
         self._is_any_address = host in ("", "0.0.0.0", "::")
 
     def problem_of(self, hosts: Sequence[str], origins: Sequence[str]) -> str | None:
-        """Why a request with these headers is none of theirs; None where it is."""
+        """Return why a request with these headers must be refused; None when it may be answered."""
         if "*" in self._others:
             return None
         for host in hosts:
@@ -151,7 +157,7 @@ def _is_ip(name: str) -> bool:
 
 
 def is_loopback(name: str) -> bool:
-    """Whether a host is this machine's name or address for itself alone."""
+    """Tell whether a host is this machine's loopback name or address."""
     return ip_address(name).is_loopback if _is_ip(name) else name == "localhost"
 
 
@@ -159,7 +165,7 @@ def is_loopback(name: str) -> bool:
 
 
 class Asked:
-    """The object in a request's body."""
+    """The JSON object in a request's body."""
 
     def __init__(self, body: bytes) -> None:
         """Raises `InvalidInput` for what is no JSON object, as do all methods for a field of another kind."""
@@ -168,18 +174,18 @@ class Asked:
         except ValueError as error:
             raise InvalidInput(f"the body is no JSON ({error})") from None
         if not isinstance(fields, dict):
-            raise InvalidInput("the body is no JSON object")
+            raise InvalidInput('the body is no JSON object; send one, as {"queries": [...]}')
         self._fields: dict[str, Any] = fields
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A text; the default where it is missing or null."""
+        """Return a text field; the default where it is missing or null."""
         value = self._fields.get(name)
         if value is None and default is not None:
             return default
         return _text(value, name)
 
     def texts(self, name: str, most: int, *, is_needed: bool = True) -> list[str]:
-        """A list of texts."""
+        """Return a field that is a list of at most `most` texts."""
         value = self._fields.get(name)
         if value is None and not is_needed:
             return []
@@ -190,12 +196,12 @@ class Asked:
         return [_text(each, name) for each in value]
 
     def number(self, name: str, default: int, most: int) -> int:
-        """A whole number from 1 on; the default where it is missing or null."""
+        """Return a field that is a whole number from 1 to `most`; the default where it is missing or null."""
         said = self.said_number(name, most)
         return default if said is None else said
 
     def said_number(self, name: str, most: int) -> int | None:
-        """A whole number from 1 on; None where it is missing or null."""
+        """Return a field that is a whole number from 1 to `most`; None where it is missing or null."""
         if (value := self._fields.get(name)) is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
@@ -203,7 +209,7 @@ class Asked:
         return value
 
     def flag(self, name: str) -> bool:
-        """Whether it is true; false where it is missing or null."""
+        """Return a field that is true or false; false where it is missing or null."""
         value = self._fields.get(name)
         if value not in (None, True, False) or (isinstance(value, int | float) and not isinstance(value, bool)):
             raise InvalidInput("has to be true or false", field=name)

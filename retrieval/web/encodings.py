@@ -1,4 +1,4 @@
-"""Detects the encoding of bytes, whose declared one may be wrong, and reads text piece by piece."""
+"""Detect the encoding of bytes, whose declared one may be wrong, and read text piece by piece."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ _ALONE = 1.5
 
 
 def encoding_of(head: bytes, said: str) -> str:
-    """Return Python's name of a text's encoding, from its beginning and its declared encoding, which may be empty.
+    """Return Python's name of a text's encoding, from its beginning and its declared encoding `said`, which may be
+    empty.
 
-    A byte order mark tells it; what is valid UTF-8 beyond chance is UTF-8; else what is said holds, if the text can be
-    read so. If not, letters with marks among letters without are Windows-1252. Bytes that are no text in the encoding
-    may remain.
+    A byte order mark decides; what is valid UTF-8 beyond chance is UTF-8; else the declared one, if the text can be
+    read with it. If not, accented letters among plain ones are Windows-1252. Bytes that are no text in the encoding may
+    remain.
     """
     mark = next((name for mark, name in _MARKS if head.startswith(mark)), _WIDE.get(head[:2]))
     if mark:
@@ -96,12 +97,12 @@ def _is_western(head: bytes) -> bool:
 
 
 class TooMuchHeld(Exception):
-    """More text of a file is held than one row may have."""
+    """The error for a row of a file that is longer than a row may be."""
 
 
 class HeldText:
-    """Text of an XML file, of which only the part that was not taken yet is held. Raises `TooMuchHeld` where that is
-    too much.
+    """The text of an XML file, of which only the part that was not consumed yet is in memory. Raises `TooMuchHeld`
+    where that is too much.
 
     Bytes that are no text in its encoding become the characters from U+DC80 on, as `surrogateescape` makes them.
     """
@@ -117,7 +118,7 @@ class HeldText:
         self._is_read = False
 
     def take(self, end: int) -> str:
-        """Return the text up to a position and drop it, which moves all positions."""
+        """Return the text up to a position and remove it, which shifts all positions."""
         taken, self.start = self.held[self.start : end], end
         if self.start > CHUNK:
             self.held, self.start = self.held[self.start :], 0

@@ -1,4 +1,4 @@
-"""Reads RSS (0.9 to 2.0, also as RDF) and Atom files as publishers write them, entry by entry, as rows.
+"""Read RSS (0.9 to 2.0, also as RDF) and Atom files as publishers write them, entry by entry, as rows.
 
 Entries are yielded while the file is read; the fields of the feed itself must come before them.
 """

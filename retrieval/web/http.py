@@ -1,4 +1,4 @@
-"""Polite requests to one provider: spaced, repeated when that may help, and with errors that show no key."""
+"""Make polite requests to one provider: spaced, repeated when that may help, and with errors that show no key."""
 
 from __future__ import annotations
 
@@ -71,8 +71,9 @@ class Provider:
             yield
 
     def rest(self, attempt: int, failure: Passing) -> None:
-        """Delay the next request, whichever task sends it. Raises `ServerUnavailable` when there is to be no other
-        try."""
+        """Delay the next request, whichever task sends it. Raises `ServerUnavailable` when there is to be no further
+        attempt.
+        """
         self._next_at = max(self._next_at, asyncio.get_running_loop().time() + self._delay_s(attempt, failure))
 
     def refusal(self, status: int, message: str) -> ProviderError:
@@ -97,7 +98,7 @@ class Provider:
 
 
 class Connection:
-    """An open session with a provider."""
+    """An open HTTP session with a provider."""
 
     def __init__(self, provider: Provider, session: aiohttp.ClientSession, key: str) -> None:
         self._provider, self._session, self._key = provider, session, key
@@ -154,7 +155,7 @@ class Connection:
 
 
 async def read_up_to(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Read the body; of one that is larger than `most` bytes, that many and one more."""
+    """Read the body of a response; if it is larger than `most` bytes, only `most` + 1 of them."""
     content = bytearray()
     async for chunk in response.content.iter_chunked(_CHUNK):
         content += chunk
@@ -185,7 +186,9 @@ _TRACKS = re.compile(r"utm_\w+|fbclid|gclid|mc_[ce]id|cmpid|ocid", re.IGNORECASE
 
 
 def site_of(url: str) -> str:
-    """Return the host without the part that says what it serves (`www.`, `rss.`); empty for what is no web address."""
+    """Return the host without the part that says what it serves (`www.`, `rss.`); empty for a text that is no web
+    address.
+    """
     try:
         parts = urlsplit(url.strip())
         host = (parts.hostname or "").rstrip(".")

@@ -1,4 +1,4 @@
-"""Reads pages that a search found: fetched from the public web alone, as text, cut to what fits the query.
+"""Read pages that a search found: fetched from the public web alone, as text, cut to what fits the query.
 
 Addresses come from the web, and none may lead into the network this runs in: only sockets to public addresses are
 opened, also for redirects, however their host was spelled. A proxy, which would resolve hosts by itself, is not used.
@@ -75,7 +75,7 @@ class PageReader:
         self._longest, self._may_read = longest or LONGEST_PASSAGE, may_read
 
     async def read(self, found: Passage, query: str) -> Passage:
-        """Return the page at the passage's id, cut to what of it fits the query best."""
+        """Return the page at the passage's id, cut to the parts that fit the query best."""
         try:
             text = await self.text(found.id)
         except RetrievalError as error:
@@ -86,7 +86,7 @@ class PageReader:
         return replace(found, text=" ".join(best[0].text.split())) if best else found
 
     async def text(self, url: str) -> str:
-        """Return the whole text of a page. Raises `RetrievalError` that says why it is not read."""
+        """Return the whole text of a page. Raises `RetrievalError`, saying why it cannot be read."""
         try:
             return await asyncio.wait_for(self._text(url), _TIMEOUT_S)
         except TimeoutError:

@@ -82,7 +82,7 @@ def _hit(row: dict[str, Any], *, url: str, text: str, published: str) -> WebHit:
 
 @dataclass(frozen=True, slots=True)
 class ArxivPage:
-    """A page of arXiv's results."""
+    """A page of arXiv's results: its entries and the total number of results."""
 
     total: int
     """Number of results over all pages, at times counted too high."""

@@ -1,4 +1,4 @@
-"""Web searches by configuration: an address, and the provider's names of its fields.
+"""Search the web by configuration: an address, and the provider's names of its fields.
 
 api = open_api("zhipu")                     one of `search_apis.yaml`, or the path of a YAML file with the same fields
 body = api.request("who won", 5)
@@ -38,7 +38,7 @@ class WebHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchApi:
-    """How a provider is asked for pages, and where its reply has them."""
+    """How a provider is asked for pages, and where its reply has their fields."""
 
     url: str
     """Address to search at; empty: `web_url` gives it."""
@@ -78,16 +78,16 @@ class SearchApi:
         return {self.key_header: self.key_form.replace("{key}", key)} if self.key else {}
 
     def request(self, query: str, k: int) -> dict[str, Any]:
-        """Return a request for at most `k` pages. A long query loses its last words, since the provider refuses longer
-        ones."""
+        """Return a request for at most `k` pages. A query that is too long for the provider loses its last words."""
         if self.longest_query and len(query) > self.longest_query:
             query = query[: self.longest_query + 1].rsplit(" ", 1)[0][: self.longest_query]
         counted = {self.count: min(k, self.most)} if self.count else {}
         return {**self.fields, self.query: query, **counted}
 
     def hits(self, content: bytes) -> list[WebHit]:
-        """Return the pages of a reply in their order, under their site where they have no title; those without address
-        or text are left out. Raises `ValueError` for another shape."""
+        """Return the pages of a reply in order, titled by their site where they have no title; those without address or
+        text are left out. Raises `ValueError` for another form.
+        """
         rows: Any = parse_json(content)
         for name in self.results.split("."):
             rows = rows.get(name) if isinstance(rows, dict) else None

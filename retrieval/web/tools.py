@@ -1,5 +1,5 @@
-"""Search tools of the web: for plans those of R-Search (section 4.1), GNews with Google News behind it, Google, and
-arXiv; for all other agents pages by Tavily, or another search that is configured (`search_api`).
+"""Search tools of the web: for plans those of R-Search (section 4.1), for all other agents pages by a configured
+provider.
 
 Google is asked by way of Serper. What the sources find differs from day to day. A tool remembers what it found, so that
 within a process the same search gives the same passages and is paid once; a run that is taken up again searches anew.
@@ -55,7 +55,8 @@ class WebTool:
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
         """Return passages in the source's own order. Raises `RetrievalError` when it refuses this query, and
-        `ProviderError` otherwise."""
+        `ProviderError` for other refusals.
+        """
         asked = (" ".join(query.split()), k)
         if not asked[0] or k < 1:
             return []
@@ -88,8 +89,9 @@ def serper_tools(
     http: HttpConfig | None = None,
     longest: int | None = None,
 ) -> tuple[WebTool, WebTool]:
-    """Open Google News and Google, at one pace. Raises `InvalidInput` that names the variable when the key is not
-    set."""
+    """Open Google News and Google, sharing one rate limit. Raises `InvalidInput`, naming the environment variable, when
+    the key is not set.
+    """
     key = key_from(SERPER_KEY, "Serper")
     provider = Provider("Serper", http or HttpConfig(), SERPER_KEY)
 
@@ -115,9 +117,7 @@ def news_tool(
     longest: int | None = None,
 ) -> WebTool:
     """Open GNews, with `second` as a supplement where GNews has too few articles or fails, as when its quota is used
-    up.
-
-    Raises `InvalidInput` that names the variable when the key is not set.
+    up. Raises `InvalidInput`, naming the environment variable, when the key is not set.
     """
     key = key_from(GNEWS_KEY, "GNews")
     provider = Provider("GNews", http, GNEWS_KEY)
@@ -177,11 +177,11 @@ def pages_tool(
     read_pages: int = 0,
     reader: PageReader | None = None,
 ) -> WebTool:
-    """Open a search for pages by a provider of `search_api`, at its own address or another one. A query that it refuses
-    finds nothing.
+    """Open a search for pages by a provider of `search_api`, at its own address or another one.
 
-    Of the first `read_pages` results the page itself is read; for the others the search's own text is used. Raises
-    `InvalidInput` that names the variable when the key is not set, and for what is no address.
+    A query that it refuses finds nothing. Of the first `read_pages` results the page itself is read; for the others the
+    search's own text is used. Raises `InvalidInput` when the key is not set, naming its environment variable, and for
+    text that is no address.
     """
     api = open_api(provider, base_url)
     name = Path(provider or USUAL).stem.capitalize()

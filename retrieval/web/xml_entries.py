@@ -1,4 +1,4 @@
-"""Reads the entries of an XML file that may be broken: each is cut out of the text, mended, and parsed by itself.
+"""Read the entries of an XML file that may be broken: each is cut out of the text, repaired, and parsed by itself.
 
 No document type is ever parsed, and one that defines entities is refused: no entity can read other files or grow
 without end. A broken entry is lost, and no other one.
@@ -53,12 +53,12 @@ def is_markup(head: bytes) -> bool:
 
 
 class XmlRefused(Exception):
-    """XML of which no entry can be read, with the reason."""
+    """The error for XML in which no entry can be read, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class XmlEntry:
-    """An entry, or the text of one that cannot be read."""
+    """An entry of an XML file, or the text of one that cannot be read."""
 
     text: str
     """Text of the entry in the file."""

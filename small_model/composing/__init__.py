@@ -1,1 +1,1 @@
-"""Rules for `bundle_steps`: find what documents share, and rewrite what they say about it."""
+"""Rules for `bundle_steps`: find what documents have in common, and rewrite what they say about it."""

@@ -1,5 +1,6 @@
-"""Split a sentence into subject, verb and rest where its form is plain enough to be sure; leave other sentences
-alone."""
+"""Split a sentence into subject, verb and rest where its form is plain enough to be sure; other sentences are left
+alone.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ _LIST = re.compile(r"(?:^| )[^,]*, [^,]+(?:, [^,]+)* (?:and|or) ")
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A main clause. `lead` is a time before the subject, `rest` all after the verb; both may be empty."""
+    """A main clause. `lead` is a time before the subject, `rest` is everything after the verb; both may be empty."""
 
     lead: str
     subject: str
@@ -48,7 +49,7 @@ class Clause:
 
     @property
     def text(self) -> str:
-        """The clause's parts joined in their order."""
+        """Return the clause's parts joined in order."""
         return " ".join(part for part in (self.lead, self.subject, self.verb, self.rest) if part)
 
 

@@ -1,9 +1,9 @@
 """Turn plain clauses into one-fact questions and descriptions of a name, and these into a question with two hops.
 
-`GAP` stands for the name that two documents share. A question has it once; filled with a description out of the other
-document, it asks for both documents. What it can be answered with are the dates, figures or names of the sentences
-nearest to it: the reader may answer with nothing else, so it guesses as well as it can when a document is missing, and
-a question that can be guessed is found out.
+`GAP` is the placeholder for the name that two documents share. A question has it once; with a description from the
+other document in its place, the question needs both documents. Possible answers are the dates, figures or names of the
+sentences nearest to it: the reader must choose among these, so it guesses as well as possible when a document is
+missing, and questions that can be guessed are detected.
 """
 
 from __future__ import annotations
@@ -48,18 +48,20 @@ _BEFORE_PERSON = frozenset(["", "by", "after", "against", *PARTICIPLES])
 
 @dataclass(frozen=True, slots=True)
 class GapQuestion:
-    """A question with `GAP` in it, and its answer."""
+    """A question with the placeholder `GAP` for a name, and its answer."""
 
     question: str
     answer: str
 
     def about(self, thing: str) -> str:
-        """Return the question with words in the gap."""
+        """Return the question with these words in place of the placeholder."""
         return _capital(self.question.replace(GAP, thing))
 
 
 def questions_of(clause: Clause, noun_of_names: dict[str, str]) -> Iterator[GapQuestion]:
-    """Yield one-fact questions whose clause has `GAP` in it. `noun_of_names`: what names are, as far as it is known."""
+    """Yield one-fact questions from a clause that contains `GAP`. `noun_of_names` says what names are, as far as it is
+    known.
+    """
     if not _has_place_for_one(clause):
         return
     yield from _when(clause)
@@ -70,7 +72,7 @@ def questions_of(clause: Clause, noun_of_names: dict[str, str]) -> Iterator[GapQ
 
 
 def descriptions_of(clause: Clause, noun: str) -> Iterator[str]:
-    """Yield descriptions of `GAP` made of a clause about it: `the NOUN that …`."""
+    """Yield descriptions of `GAP` made from a clause about it: `the NOUN that …`."""
     who, whom = ("who", "whom") if is_person_noun(noun) else ("that", "which")
     if not _has_place_for_one(clause):
         return
@@ -211,10 +213,10 @@ def _end(clause: Clause) -> str:
 
 
 def without_names(rest: str) -> str:
-    """Cut a text at the first adverbial that leads to a name or a figure; a text without one is left as it is.
+    """Cut a text at the first adverbial that contains a name or a figure; a text without one is unchanged.
 
-    What singles out the second document by itself makes the first one needless. Prepositions that a verb may ask for
-    (`heard of the prize`) are not cut off.
+    Such an adverbial identifies the second document by itself and makes the first one needless. Prepositions that a
+    verb may require (`heard of the prize`) are not cut off.
     """
     head, gap, tail = rest.partition(GAP) if GAP in rest else ("", "", rest)
     for mention in mentions_of(f". {tail}"):
@@ -265,8 +267,9 @@ _WORD = re.compile(r"\w+")
 
 
 def candidates(question: str, sentence: str, names: Collection[str]) -> list[str]:
-    """Return the answers that a sentence offers, in reading order, without what the question says itself. `names`: sure
-    names."""
+    """Return the possible answers in a sentence, in reading order, without what the question itself mentions. `names`
+    are known names.
+    """
     kinds = next((kinds for start, kinds in _ANSWERS.items() if re.match(start, question)), ("name",))
     mentions = [m for m in mentions_of(sentence) if m.kind in kinds and (m.kind != "name" or m.text in names)]
     asked = set(_AFTER_HOW_MANY.findall(question.removeprefix("How many")[:40]))

@@ -44,7 +44,9 @@ _TROUBLE = re.compile(r"\?.+|[;:\"“”()\[\]{}$\\]|\.\.|\s,|\s{2}|\b(\w+) \1\b
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """A name that two documents share. Positions of documents in the bundle count from 0."""
+    """A name in two documents, by which a question leads from one to the other. Positions of documents in the bundle
+    count from 0.
+    """
 
     name: str
     noun: str
@@ -56,7 +58,7 @@ class Bridge:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A question that joins two documents, with the sentences that it rests on."""
+    """A question that joins two documents, with the sentences from which it was made."""
 
     bridge: Bridge
     description: str
@@ -69,12 +71,14 @@ class Joined:
 
     @property
     def question(self) -> str:
-        """The question as it is asked."""
+        """Return the question as it is asked."""
         return self.asked.about(self.description)
 
 
 def bridges_of(documents: Sequence[SourceDocument], nouns: dict[str, str]) -> list[Bridge]:
-    """Return all ways to go from one document to one of another origin by a name whose noun is known (`nouns`)."""
+    """Return every pair of documents from different origins that share a name whose noun is known (`nouns`), in either
+    direction.
+    """
     return [
         Bridge(name, nouns[name], first, second)
         for first, second in permutations(range(len(documents)), 2)
@@ -85,7 +89,9 @@ def bridges_of(documents: Sequence[SourceDocument], nouns: dict[str, str]) -> li
 
 
 def nouns_of(documents: Sequence[SourceDocument]) -> tuple[dict[str, str], list[str]]:
-    """Return what the names in these documents are by rule, and the shared names of which no rule says it."""
+    """Return what kind of thing the names in these documents are, by rule, and the shared names for which no rule says
+    it.
+    """
     known = {name: noun for name in sorted(names_of(documents)) if (noun := noun_of(name, documents))}
     shared = {n for a, b in permutations(documents, 2) for n in shared_names(a, b)}
     return known, sorted(shared - known.keys())
@@ -118,10 +124,10 @@ def joined_by(bridge: Bridge, documents: Sequence[SourceDocument], nouns: dict[s
 
 
 def masked_sentences(bridge: Bridge, document: SourceDocument) -> Iterator[tuple[str, str]]:
-    """Yield quotes of a document about a name, and the sentence of each with `GAP` in the place of its only mention.
+    """Yield quotes of a document about a name, and the sentence of each with `GAP` in place of its only mention.
 
     Where the document has only one such thing, `the telescope` stands for it once it was named, and so does `it` after
-    a sentence of which it was the subject; what is quoted then begins with the sentence before.
+    a sentence of which it was the subject; the quote then begins with the sentence before.
     """
     rivals = _others_of_its_kind(bridge, document)
     quote, is_subject = "", False
@@ -206,7 +212,7 @@ def _descriptions(masked: str, noun: str) -> Iterator[str]:
 
 
 def asides_of(masked: str, noun: str) -> Iterator[str]:
-    """Yield what asides say of `GAP`, in `GAP, who did this, …` and `GAP, the head of that, …`."""
+    """Yield what asides say about `GAP`, as in `GAP, who did this, …` and `GAP, the head of that, …`."""
     relative = re.search(rf"{GAP}, (who|which) ([^,]+)[,.]", masked)
     if relative:
         yield f"the {noun} {'who' if relative[1] == 'who' else 'that'} {relative[2].strip()}"
@@ -216,7 +222,7 @@ def asides_of(masked: str, noun: str) -> Iterator[str]:
 
 
 def problem_of(question: str, answer: str, bridge: str, description: str) -> str | None:
-    """Return why a composed question cannot be asked; None when it can."""
+    """Return why a composed question cannot be used; None when it can."""
     if not question.endswith("?") or question.count("?") > 1 or _TROUBLE.search(question):
         return "not one well-formed question"
     if len(question.split()) > LONGEST_QUESTION or len(description.split()) > LONGEST_DESCRIPTION:
@@ -247,7 +253,7 @@ def _known_from_text(question: str) -> str | None:
 
 
 def names_bridge(text: str, bridge: str) -> bool:
-    """Tell whether a text has the name of a bridge or a telling part of it."""
+    """Tell whether a text has the shared name or a characteristic part of it."""
     if mentions(text, bridge):
         return True
     parts = [word for word in re.findall(r"[\w-]+", bridge) if word[0].isupper() or any(c.isdigit() for c in word)]
@@ -257,13 +263,14 @@ def names_bridge(text: str, bridge: str) -> bool:
 
 
 def singles_out(question: str, gap: str) -> bool:
-    """Tell whether a question finds its document by names, dates or figures of its own, beside what fills its gap."""
+    """Tell whether a question finds its document by names, dates or figures of its own, without what fills its gap."""
     return any(mention.text != gap for mention in mentions_of(f"x {question[:1].lower()}{question[1:]}"))
 
 
 def is_telling(description: str, bridge: str) -> bool:
-    """Tell whether a description can single something out: a name, a date or a figure of its own, and `_CONTENT`
-    telling words."""
+    """Tell whether a description can identify something: it needs a name, a date or a figure of its own, and `_CONTENT`
+    content words.
+    """
     body = description.partition(" ")[2]
     words = [word for word in body.split()[1:] if word.casefold() not in FUNCTION_WORDS]
     return len(words) >= _CONTENT and any(mention.text not in bridge for mention in mentions_of(f"x {body}"))

@@ -1,5 +1,5 @@
-"""Find by its looks what a sentence mentions: names, dates, years and figures; which names documents share, and what
-each of them names: the noun that a text puts beside it, or its own last word.
+"""Find by rule what a sentence mentions (names, dates, years, figures), which names documents share, and what each
+names.
 
 No model is asked: names are runs of capitalised words, the rest are numbers.
 """
@@ -146,7 +146,8 @@ _TITLES = frozenset("mr mrs ms dr king queen sir lord".split())
 
 def noun_before(text: str, start: int) -> str | None:
     """Return the noun of `the Japanese spacecraft NAME`, where NAME begins at `start`; None without an article before
-    it."""
+    it.
+    """
     match = re.search(r"(?:^|\s|\()(?:the|The|a|A|an|An) ((?:[\w-]+ ){0,2})([a-z][a-z-]+) $", text[:start])
     if match is None or not _is_noun(match[2]):
         return None
@@ -205,7 +206,7 @@ def looks_like_person(name: str) -> bool:
 
 
 def is_person_noun(noun: str) -> bool:
-    """Tell whether `who` asks for what a noun names."""
+    """Tell whether a noun names persons, so that a question asks `who`."""
     return noun in PERSON_NOUNS or noun.endswith("ist")
 
 

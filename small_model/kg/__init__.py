@@ -1,1 +1,1 @@
-"""Lead a small model through episodes over a knowledge graph along the gold decomposition."""
+"""Guide a small model through episodes over a knowledge graph along the gold decomposition."""

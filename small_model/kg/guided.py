@@ -43,8 +43,9 @@ _FEWEST_LETTERS = 3
 
 
 def name_choices(store: KgStore, query: str, known: Sequence[str]) -> list[str]:
-    """Return the names that a query is about: earlier answers in it, then names by their looks, else things written
-    small."""
+    """Return the names that a query is about: earlier answers in it, then names recognised by capitals, else nouns in
+    lower case.
+    """
     looks = [*names_in(query)] or [mention.text for mention in mentions_of(query) if mention.kind == "name"]
     every = dict.fromkeys([*known, *(look.strip(" <>") for look in looks)])
     names = [name for name in every if name in known or not name.isdigit()]
@@ -60,8 +61,9 @@ async def relation_choices(
 ) -> list[str]:
     """Return the labels of the relations nearest to a query, nearest first.
 
-    Looked at are those that its entities have, and others that its words name; where they have none, those whose names
-    its words are like. They are ranked as sentences are, by all their names, with the query's own names left out of it.
+    Considered are those that its entities have, and others that its words name; where these have none, those whose
+    names resemble its words. They are ranked as sentences are, by all their names, with the query's own names left out
+    of it.
     """
     rest = query
     for entity in entities:
@@ -154,7 +156,7 @@ def _joined(sentence: str) -> list[str]:
 
 
 class Guide:
-    """Leads a small model: the plug-in `guided` of the group `trailforge.leaders`."""
+    """Makes guided episodes with a small model: the plug-in `guided` of the group `trailforge.leaders`."""
 
     offer = staticmethod(offer_spans)
 
@@ -174,10 +176,11 @@ class GuidedEpisode:
     _messages: list[Message] = field(default_factory=list)
 
     async def run(self) -> EpisodeRun:
-        """Search for every gold hop in order, then answer with the last one's answer, or what comparing them gives.
+        """Search for every gold hop in order, then answer with the last one's answer, or with what comparing them
+        gives.
 
-        It breaks off as `malformed` where the model reads nothing, and as `too_many_turns` where the hops are more
-        than an episode may have.
+        It ends as `malformed` where the model reads nothing, and as `too_many_turns` where there are more hops than an
+        episode may have turns.
         """
         question, config = self.tool.question, self.tool.context.config
         self._messages += config.grammar.opening(question.question)
@@ -304,8 +307,9 @@ class GuidedEpisode:
 
 
 class Thoughts:
-    """Words the thoughts of one episode, in order; the same for the same seed. No sentence comes twice while others
-    wait."""
+    """Words the thoughts of one episode, in order; the same for the same seed. No sentence is repeated before the
+    others were used.
+    """
 
     def __init__(self, seed: str, *, compares: bool = False) -> None:
         self._suffix = "_comparison" if compares else ""
@@ -316,7 +320,7 @@ class Thoughts:
         return " ".join([self._draw(f"open{self._suffix}"), *self._asking(search)])
 
     def following(self, done: KgStep, search: Search) -> str:
-        """Return the thought between a search, whose answer stands in `done`, and the next."""
+        """Return the thought between a search, whose answer is in `done`, and the next."""
         return " ".join([self._finding(done), self._draw(f"next{self._suffix}"), *self._asking(search)])
 
     def last(self, done: KgStep) -> str:
@@ -324,8 +328,7 @@ class Thoughts:
         return f"{self._finding(done)} {self._draw('final')}"
 
     def comparing(self, done: KgStep, found: str, outcome: str) -> str:
-        """Return the thought after the last search of a comparison: what was found of each thing, and what that comes
-        to."""
+        """Return the thought after the last search of a comparison: what was found for each thing, and the outcome."""
         return f"{self._finding(done)} {self._draw('compare', found=found, answer=one_line(outcome))}"
 
     def _asking(self, search: Search) -> list[str]:

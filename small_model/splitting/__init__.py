@@ -49,7 +49,7 @@ def candidate_splits(sub_question: str) -> list[tuple[str, str]]:
 
 
 def is_decomposable(sub_question: str) -> bool:
-    """Tell whether a sub-question has a split that is good enough to be worth two searches."""
+    """Tell whether a sub-question has a split that is worth two searches."""
     return any(score >= _GOOD_ENOUGH for score, _ in _ranked_splits(sub_question)[:1])
 
 
@@ -100,7 +100,7 @@ _THIRD_PERSON = {
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of the question that can be looked up on its own, and the question that asks for it."""
+    """A part of the question that can be looked up on its own, and the question that asks for it."""
 
     start: int
     end: int
@@ -112,7 +112,7 @@ class Span:
 
 
 def spans(question: str) -> list[Span]:
-    """Return every stretch that a pattern matches and that leaves two questions, with its score."""
+    """Return every part of a question that a pattern matches and that leaves two questions, with its score."""
     masked = mask_names(question)
     body_end = len(masked.rstrip(" ?.!"))
     tokens = [match.span() for match in _TOKEN.finditer(masked, 0, body_end)][:_MOST_TOKENS]
@@ -209,7 +209,7 @@ def _asks_something(rest: str, kind: Kind) -> bool:
 
 
 def ask_for(kind: Kind, match: re.Match[str], question: str) -> str:
-    """Return a plain question that asks for a span."""
+    """Return a plain question that asks for a matched span."""
     part = {name: question[slice(*match.span(name))] for name in match.groupdict() if match.start(name) >= 0}
     text = question[match.start() : match.end()]
     noun = part["head"].split()[-1].lower()

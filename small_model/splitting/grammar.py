@@ -1,5 +1,4 @@
-"""Tell whether a text is one grammatical question, by a context-free grammar over word classes for questions about
-facts.
+"""Tell whether a text is one grammatical question, by a context-free grammar over word classes.
 
 It answers what cutting a question in two can break: does every auxiliary have its verb and every participle its
 auxiliary, is nothing left over, does a question word have a gap to fill. It knows few words, so that an unknown one may
@@ -123,12 +122,12 @@ _RULES = _rules(_GRAMMAR)
 
 
 def is_question(text: str) -> bool:
-    """Tell whether the text has a reading as one question, from its first word to its question mark."""
+    """Tell whether the whole text can be parsed as one question."""
     return _reads_as("QUESTION", text)
 
 
 def is_noun_phrase(text: str) -> bool:
-    """Tell whether the text has a reading as one noun phrase, with all that its relative clauses need."""
+    """Tell whether the whole text can be parsed as one noun phrase, its relative clauses complete."""
     return _reads_as("NP", text)
 
 
@@ -173,9 +172,8 @@ class _Reading:
 
 
 def word_classes(text: str, *, begins: bool) -> list[frozenset[str]]:
-    """Return one set of classes for each word; a name or a reference is one word, commas and the end mark are none.
-
-    `begins`: the text begins a sentence, so that the capital of its first word may mean nothing.
+    """Return one set of word classes for each word; a name or a reference is one word, commas and the end mark are
+    none. `begins` says that the text begins a sentence, so that the capital of its first word may mean nothing.
     """
     text = text.replace("[E]", "#0").strip().rstrip("?.! ")
     lead = "" if begins else "of "

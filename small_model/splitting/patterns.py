@@ -1,4 +1,5 @@
-"""Patterns by which a question describes something to look up: regular expressions over the masked question.
+"""Patterns by which a question describes something to look up: regular expressions over the question with its names
+masked.
 
 Masked are names: quoted titles, `#k`, and runs of capitalised words with small words between them.
 """
@@ -28,7 +29,7 @@ _QUOTED = re.compile(r"\"[^\"]+\"|“[^”]+”|(?<!\w)'[^']+'(?!\w)")
 
 
 def mask_names(question: str) -> str:
-    """Replace every character of a name, a quoted title or a `#k` by one letter; the length stays the same."""
+    """Replace every character of a name, a quoted title or a `#k` by one letter, so that the length stays the same."""
     masked = list(question)
     for start, end in _name_runs(question):
         masked[start:end] = MASK * (end - start)
@@ -126,7 +127,7 @@ STRANDED = re.compile(rf"(?:^| ){_PREP}$", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A way to describe something, its weight, and the whole stretch that it matches."""
+    """A regular expression for one way to describe something, with its weight and the whole phrase that it matches."""
 
     kind: Kind
     weight: float

@@ -1,4 +1,4 @@
-"""Word lists of the rules: words of grammar, words that describe, and words that say too little."""
+"""Word lists of the rules for splitting: grammatical words, words that describe, and words that say too little."""
 
 from trailforge.retrieval.english import WIDE_PREPOSITIONS
 

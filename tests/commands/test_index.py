@@ -183,7 +183,7 @@ def test_a_dry_run_says_what_a_model_would_be_asked(
     assert "--max-calls 1 would stop the run" in " ".join(shown.split())
     assert "one that reasons first writes more" in " ".join(shown.split())
     monkeypatch.setattr(index_config, "load_backend", lambda name: asking)
-    with pytest.raises(InvalidInput, match="bm25 does not say what it would ask"):
+    with pytest.raises(InvalidInput, match="bm25 does not estimate its calls to a model"):
         run("build", corpus, *options, "--out", tmp_path / "index")
     assert not list(tmp_path.glob("*index*"))
 

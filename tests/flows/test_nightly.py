@@ -276,7 +276,7 @@ def test_what_cannot_be_is_refused_before_anything_is_made(lab: Lab) -> None:
         ("holds no knowledge graph", {"kg": lab.folder}),
         ("no such file", {"benchmarks": [lab.folder / "none.jsonl"]}),
         ("no such file", {"documents": [str(lab.folder / "none.jsonl")]}),
-        ("no file is called so", {"documents": [str(lab.folder / "elsewhere/*.jsonl")]}),
+        ("no file matches this name or pattern", {"documents": [str(lab.folder / "elsewhere/*.jsonl")]}),
         ("'keep'", {"keep_windows": -1}),
     ]
     for message, options in wrong:

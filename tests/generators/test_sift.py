@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, QUESTION, SECOND, trajectory
 from trailforge.filters import FilterConfig
-from trailforge.generators.mcts_trajectories.choice import choose_rows, choose_told, over_cap
+from trailforge.generators.mcts_trajectories.choice import choose_rows, choose_worded, over_cap
 from trailforge.generators.mcts_trajectories.telling.doubts import Doubt
 from trailforge.inference import Meter
 from trailforge.mcts.reflection import ReflectionConfig
@@ -88,7 +88,7 @@ def told(rows: Sequence[Trajectory], denied: Collection[str], **caps: int) -> tu
     def choose_beside(candidates: Sequence[Trajectory], kept: Sequence[Trajectory] = ()) -> Chosen[Trajectory]:
         return choose_rows(QUESTION, candidates, FilterConfig(), ReflectionConfig(**caps), kept)
 
-    chosen, _ = asyncio.run(choose_told(choose_beside(rows), tell, choose_beside))
+    chosen, _ = asyncio.run(choose_worded(choose_beside(rows), tell, choose_beside))
     return chosen, asked
 
 

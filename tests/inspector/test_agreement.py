@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from trailforge.curation.agreement import between_people, with_filters
-from trailforge.curation.decisions import Stance
+from trailforge.curation.decisions import LatestDecision
 
 
-def stances(who: str, kept: str, table: str = "t") -> list[Stance]:
+def stances(who: str, kept: str, table: str = "t") -> list[LatestDecision]:
     """A person's answers on rows 0, 1, …: `+` keep, `-` reject, a blank: none."""
     return [
-        Stance(
+        LatestDecision(
             table=table, uid=str(n), who=who, when="", action="accept" if sign == "+" else "reject",
             reason="", fixes=(), source_id="",
         )

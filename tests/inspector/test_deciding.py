@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trailforge.curation.decisions import collect_stances, read_decisions
+from trailforge.curation.decisions import latest_decisions, read_decisions
 from trailforge.inspector.deciding import decide, make_fix, parts_of
 from trailforge.pipelines.curated import value_at
 from trailforge.schemas import InvalidInput, Ruling
@@ -69,9 +69,9 @@ def test_one_takes_back_what_was_said_and_what_others_said_has_to_hold_without_i
     with pytest.raises(InvalidInput, match="not without the answer"):
         say(tmp_path, {"action": "withdraw"}, check=only_together)
     say(tmp_path, {"action": "withdraw"}, {"action": "comment", "comment": "mine"}, check=only_together, who="ben")
-    assert [each.who for each in collect_stances(read_decisions(tmp_path))] == ["ann"]
+    assert [each.who for each in latest_decisions(read_decisions(tmp_path))] == ["ann"]
     say(tmp_path, {"action": "withdraw"}, check=only_together)
-    assert collect_stances(read_decisions(tmp_path)) == [] and len(read_decisions(tmp_path)) == 6
+    assert latest_decisions(read_decisions(tmp_path)) == [] and len(read_decisions(tmp_path)) == 6
 
 
 def test_what_leaves_no_valid_row_can_be_taken_back(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_what_leaves_no_valid_row_can_be_taken_back(tmp_path: Path) -> None:
         say(tmp_path, make_fix(ROW, field, value), who=who)
     for who in ("ann", "ben"):
         say(tmp_path, {"action": "withdraw"}, check=no_two_fixes, who=who)
-    assert [each.who for each in collect_stances(read_decisions(tmp_path))] == ["cleo"]
+    assert [each.who for each in latest_decisions(read_decisions(tmp_path))] == ["cleo"]
 
 
 def test_a_fix_that_changes_nothing_is_none(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_fix_that_changes_nothing_is_none(tmp_path: Path) -> None:
         ("answer_aliases", '["a","b"]'),
         ("messages.1.role", "assistant"),
     ):
-        with pytest.raises(InvalidInput, match=f"'{field}': is that already"):
+        with pytest.raises(InvalidInput, match=f"'{field}': has that value already"):
             say(tmp_path, make_fix(ROW, field, text))
     say(tmp_path, make_fix(ROW, "answer", "Lübeck"))
     say(tmp_path, make_fix(ROW, "answer", "Kiel"), who="ben")

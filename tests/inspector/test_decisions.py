@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.inspector import decision_writer
-from trailforge.curation.decisions import LOG, Merged, append, collect_stances, merge, now, of_run, read_decisions
+from trailforge.curation.decisions import LOG, Merged, append, latest_decisions, merge, now, of_run, read_decisions
 from trailforge.schemas import Decision, InvalidInput, OutputError
 
 PEOPLE = ("ann", "ben", "cleo")
@@ -69,7 +69,7 @@ def test_a_log_merged_with_itself_says_the_same(log: list[Decision]) -> None:
 @given(logs)
 def test_one_rejection_outweighs_and_every_difference_is_listed(log: list[Decision]) -> None:
     found = merge(log)
-    stances = collect_stances(log)
+    stances = latest_decisions(log)
     last = {(each.uid, each.who): each.action for each in sorted(log, key=lambda each: each.when)}
     assert [(each.uid, each.who) for each in stances] == sorted(key for key in last if last[key] != "withdraw")
     for ruling in found.rulings:

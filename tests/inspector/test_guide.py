@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trailforge.curation.agreement import by_reason
-from trailforge.curation.decisions import Stance
+from trailforge.curation.decisions import LatestDecision
 from trailforge.curation.guide import DEFAULT_REASONS, CurationGuide, TableGuide, find_guide, read_guide
 from trailforge.schemas import InvalidInput
 
@@ -88,8 +88,8 @@ def test_each_row_has_one_owner_and_the_overlap_as_many_people_as_are_asked_for(
         assert each[0] == "eve" or fewer.people_for("t", uid)[0] == each[0]
 
 
-def stance(who: str, uid: str, reason: str = "") -> Stance:
-    return Stance(
+def stance(who: str, uid: str, reason: str = "") -> LatestDecision:
+    return LatestDecision(
         table="t", uid=uid, who=who, when="", action="reject" if reason else "accept", reason=reason, fixes=(),
         source_id="",
     )  # fmt: skip

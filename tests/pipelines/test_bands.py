@@ -81,11 +81,17 @@ def test_outside_is_what_is_below_least_or_above_most(value: float, least: float
     [
         ({"musique": {}}, "field 'musique': no data set; there are window, .*document_bundles"),
         ({"window": []}, "field 'window': expected a mapping"),
-        ({"window": {"cost": {"most": 1}}}, "'window.cost': no figure; there are documents, questions"),
-        ({"kg_trajectories": {"filter": {"most": 1}}}, "'kg_trajectories.filter': no figure; there are calls_per"),
-        ({"kg_trajectories": {"filter.kept": {"most": 1}}}, "no figure; .* STAGE.accepted and STAGE.failed"),
-        ({"window": {"documents": {"max": 1}}}, "'window.documents': expected least and most"),
-        ({"window": {"documents": 3}}, "expected least and most"),
+        ({"window": {"cost": {"most": 1}}}, "'window.cost': no figure has this name; there are documents, questions"),
+        (
+            {"kg_trajectories": {"filter": {"most": 1}}},
+            "'kg_trajectories.filter': no figure has this name; there are ca",
+        ),
+        (
+            {"kg_trajectories": {"filter.kept": {"most": 1}}},
+            "no figure has this name; .* STAGE.accepted and STAGE.failed",
+        ),
+        ({"window": {"documents": {"max": 1}}}, "'window.documents': expected numbers as least and most"),
+        ({"window": {"documents": 3}}, "expected numbers as least and most"),
         ({"window": {"documents": {}}}, "without any bound"),
         ({"window": {"documents": {"least": 2, "most": 1}}}, "least is more than most"),
     ],

@@ -71,6 +71,6 @@ def test_the_roles_of_a_data_set_that_is_not_installed_are_those_that_its_manife
 def test_a_declaration_without_a_life_says_how_its_stages_run_and_its_rows_are_checked(
     stages: tuple[Stage, ...], missing: str
 ) -> None:
-    with pytest.raises(InvalidInput, match="say it, or the `life` of its rows") as caught:
+    with pytest.raises(InvalidInput, match="missing in the declaration; give it, or the `life` of its rows") as caught:
         DataSet(name="films", config="a:Config", tables={"films": Table(record=Question)}, rows="films", stages=stages)
     assert (caught.value.file, caught.value.field) == ("films", missing)

@@ -14,7 +14,7 @@ from tests.retrieval.service.support import serving
 from tests.support.recorded import recorded
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.inference import Request
-from trailforge.inference.desk import ServedModel
+from trailforge.inference.thread_safe import ServedModel
 from trailforge.protocols import KG_SEARCH, SEARCH_R1
 from trailforge.protocols.environment import Environment, EnvironmentConfig, GraphFound, open_environment
 from trailforge.protocols.grammar import Grammar
@@ -85,7 +85,7 @@ async def test_an_environment_that_is_opened_asks_the_model_that_it_names(
     pytest.importorskip("rapidfuzz")
     asked: list[Request] = []
 
-    class ModelDesk:
+    class ThreadSafeModel:
         def check(self) -> None:
             pass
 
@@ -93,7 +93,9 @@ async def test_an_environment_that_is_opened_asks_the_model_that_it_names(
             asked.append(request)
             return await keeping([1]).complete(request)
 
-    monkeypatch.setattr("trailforge.protocols.result_filters.open_desk", lambda served, name: ModelDesk())
+    monkeypatch.setattr(
+        "trailforge.protocols.result_filters.open_thread_safe_model", lambda served, name: ThreadSafeModel()
+    )
     store = store_of(tmp_path / "store", triples(7), {"Q1": ["Fritz Lang"]})
     config = EnvironmentConfig(
         kind="bm25",

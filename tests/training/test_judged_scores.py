@@ -20,7 +20,7 @@ from tests.support.transcripts import Case, cases
 from tests.support.truths import choice, score_messages
 from tests.support.turns import answer_turn, plan_turn
 from tests.training.tiny import FACTS, Scripted, documents, preset, rl_rows, training_set
-from trailforge.inference.judge import JudgeConfig, Judged, JudgeDesk, judge_desk
+from trailforge.inference.judge import JudgeConfig, Judged, ThreadSafeJudge, open_thread_safe_judge
 from trailforge.presets import load_training_preset
 from trailforge.protocols import R_SEARCH, nl_dag
 from trailforge.protocols.environment import Environment
@@ -162,20 +162,20 @@ def test_every_path_pays_the_same_and_asks_once(recipe: Path, server: str) -> No
 
 
 def test_threads_that_ask_at_once_share_a_desk(recipe: Path) -> None:
-    """verl's reward loop is many threads; a desk each would be a client each, and `max_in_flight` for each."""
+    """verl's reward loop is many threads; a judge each would be a client each, and `max_in_flight` for each."""
     config = load_train_preset(str(recipe)).judge
     assert config is not None
     start = threading.Barrier(8)
 
-    def ask(number: int) -> JudgeDesk:
+    def ask(number: int) -> ThreadSafeJudge:
         start.wait(timeout=120)
-        return judge_desk(config)
+        return open_thread_safe_judge(config)
 
     with ThreadPoolExecutor(8) as threads:
-        desks = list(threads.map(ask, range(8)))
-    for desk in desks:
-        desk.close()
-    assert len(set(map(id, desks))) == 1
+        judges = list(threads.map(ask, range(8)))
+    for shared in judges:
+        shared.close()
+    assert len(set(map(id, judges))) == 1
 
 
 def test_another_process_finds_the_verdicts(recipe: Path, server: str) -> None:
@@ -184,10 +184,10 @@ def test_another_process_finds_the_verdicts(recipe: Path, server: str) -> None:
     judged = Judged(question=QUESTION, answer="somewhere quite new", golds=CASES[0].truth.target)
     before = calls(server)
     for _ in range(2):
-        desk = JudgeDesk(config)
-        assert desk.score(judged).result(timeout=120) == 0.333
-        desk.close()
-        desk.close()
+        shared = ThreadSafeJudge(config)
+        assert shared.score(judged).result(timeout=120) == 0.333
+        shared.close()
+        shared.close()
     assert calls(server) - before == 1
 
 
@@ -310,7 +310,7 @@ def test_a_rubric_needs_its_three_places(tmp_path: Path) -> None:
     path = tmp_path / "rubric.txt"
     config = JudgeConfig(url="http://x/v1", model="m", rubric=str(path))
     with pytest.raises(InvalidInput, match="cannot be read"):
-        JudgeDesk(config)
+        ThreadSafeJudge(config)
     path.write_text("{{question}} {{reference}}")
     with pytest.raises(InvalidInput, match=r"no place \{\{answer\}\}"):
-        JudgeDesk(config)
+        ThreadSafeJudge(config)

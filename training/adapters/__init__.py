@@ -1,4 +1,4 @@
-"""Our rewards and rollouts with the signatures that training frameworks call.
+"""Provide our rewards and rollouts with the signatures that training frameworks call.
 
 No framework is imported here, but by `verl_agent_loop`, `openrlhf` and the modules for verifiers, which only these
 frameworks import.

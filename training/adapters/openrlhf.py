@@ -1,6 +1,6 @@
 """The agent for OpenRLHF 0.11: `--train.agent_func_path …/training/adapters/openrlhf.py`.
 
-It makes an episode in the protocol of its question, and pays it. What is searched stands in the YAML file that the
+It makes an episode in the protocol of its question, and pays it. What is searched is given in the YAML file that the
 environment variable TRAILFORGE_SEARCH names (`SearchSettings`). TRAILFORGE_REWARD_PRESET, where it is set, names a
 reward preset, or a training preset's YAML file, in place of each question's own.
 
@@ -41,7 +41,7 @@ from trailforge.training.token_episodes import TokenEpisode
 
 
 class AgentExecutor(AgentExecutorBase):
-    """The agent, under the name by which OpenRLHF looks for it in a file."""
+    """The agent for OpenRLHF, under the name by which OpenRLHF looks for it in a file."""
 
     async def execute(
         self,
@@ -53,9 +53,8 @@ class AgentExecutor(AgentExecutorBase):
         llm_engine: Any,
         images: Any = None,
     ) -> dict[str, Any]:
-        """Run an episode of at most `max_length` tokens, prompt included. `label`: its ground truth as JSON.
-
-        Raises as `search_episode` does, what the judge raises, and `InvalidInput` for a prompt in another template.
+        """Run an episode of at most `max_length` tokens, prompt included. `label` is its ground truth as JSON. Raises
+        what `search_episode` and the judge raise, and `InvalidInput` for a prompt in another chat template.
         """
         opening, truth, settings = read_opening(prompt), read_truth(label), named_settings()
         question = grammar_of(truth.protocol).question_of(opening[-1].content)

@@ -1,4 +1,4 @@
-"""Episodes of agents whose turns an RL framework's own server samples: what our adapters for frameworks share.
+"""Run episodes of agents whose turns an RL framework's own server samples, for all adapters to frameworks.
 
 An agent speaks the protocol that its question names, and searches what the framework's configuration names
 (`SearchSettings`). Each process opens that once.
@@ -78,7 +78,10 @@ class SearchSettings(EnvironmentConfig):
         if not self.documents and not self.is_remote:
             raise InvalidInput("say what is searched: folders of finished runs, or one corpus", field="documents")
         if self.documents and self.kind == WEB:
-            raise InvalidInput("the web is searched, and no documents are: say a back end as `kind`", field="documents")
+            raise InvalidInput(
+                "documents are given, but `kind` searches the web: name a back end that searches documents as `kind`",
+                field="documents",
+            )
 
 
 def read_settings(section: Mapping[str, Any]) -> SearchSettings:
@@ -97,7 +100,9 @@ def settings_of(path: str) -> SearchSettings:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InvalidInput(f"cannot be read as YAML ({error})", file=path) from error
     if not isinstance(section, dict):
-        raise InvalidInput("expected settings of the search", file=path)
+        raise InvalidInput(
+            "expected settings of the search, as `trailforge export` writes them to search.yaml", file=path
+        )
     with located(file=path):
         return read_settings(section)
 
@@ -113,7 +118,7 @@ def named_settings() -> SearchSettings:
 
 
 def read_opening(prompt: Any) -> tuple[ChatMessage, ...]:
-    """Read system turn and question, from messages or from what our template makes of them."""
+    """Read the system turn and the question, from messages or from the text that our template makes of them."""
     if not isinstance(prompt, str):
         return read_messages(list(prompt))
     found = _OPENING.match(prompt)
@@ -136,13 +141,12 @@ async def search_episode(
     asked: TrainedQuestion | None = None,
     step: Callable[[], int] = lambda: 0,
 ) -> TokenEpisode:
-    """Run an episode of at most `max_tokens` after the prompt. `tokenizer`: after `prepare_tokenizer`; of research
-    agents, as it comes.
+    """Run an episode of at most `max_tokens` after the prompt.
 
-    The episode is kept where settings and question (`asked`) are given for that. `step`: tells, when the episode is
-    over, which step of the training it belongs to; 0: not known.
-
-    Raises as `training.search_sources.open_training_environment` and `roll_out_one`.
+    `tokenizer` has passed `prepare_tokenizer` or, for research agents, is unchanged. The episode is stored where
+    settings and question (`asked`) say so. `step` returns, when the episode is over, the step of the training that it
+    belongs to; 0 means unknown. Raises what `training.search_sources.open_training_environment` and `roll_out_one`
+    raise.
     """
     environment = await asyncio.to_thread(environment_of, protocol, settings)
     end_ids = end_ids_of(tokenizer, has_calls=protocol == BROWSE)
@@ -168,7 +172,7 @@ async def search_episode(
 def keep_episode(
     folder: str, asked: TrainedQuestion, run: EpisodeRun, place: EpisodePlace, reward: Reward | None = None
 ) -> None:
-    """Have an episode written below a folder, and return at once. `reward`: None: not known."""
+    """Have an episode written below a folder, and return at once. `reward` is None where it is not known."""
     number = next(_numbers)
     _writer_to(folder).keep(place.step, lambda: [make_row(asked, run, place, number=number, reward=reward)])
 
@@ -179,9 +183,8 @@ def _writer_to(folder: str) -> EpisodeWriter:
 
 
 def asked_of(truth: Any, known: Mapping[str, Any] | None, dataset: str = "") -> TrainedQuestion | None:
-    """Return the question of a framework's row, for episodes to be kept; None for a row that does not say it.
-
-    `truth`: as in `read_truth`. `known`: the `extra_info` of our exports.
+    """Return the question of a framework's row, for episodes to be stored; None for a row that does not have it.
+    `truth` is as in `read_truth`; `known` is the `extra_info` of our exports.
     """
     known = known or {}
     if not known.get("question"):
@@ -193,9 +196,8 @@ def asked_of(truth: Any, known: Mapping[str, Any] | None, dataset: str = "") -> 
 
 
 def known_of(episode: TokenEpisode) -> dict[str, Any]:
-    """Return what the rewards in this folder need to know of an episode besides its text, and how it ended.
-
-    No token of an episode that `failed` is trained, and what it is paid should count in no group's mean.
+    """Return what the rewards in this folder need to know of an episode besides its text, and how it ended. No token of
+    an episode that `failed` is trained, and its reward should count in no group's mean.
     """
     read = read_run(episode.run, len(episode.ids))
     return {
@@ -217,9 +219,8 @@ def logprobs_of(episode: TokenEpisode) -> list[float] | None:
 
 @cache
 def end_ids_of(tokenizer: Any, *, has_calls: bool = False) -> tuple[int, ...]:
-    """Return the tokens that end a turn: one of ours, or with native calls one of the model's own chat template.
-
-    They are found once for each tokenizer, as a vocabulary takes long to list.
+    """Return the tokens that end a turn: one of ours, or with native calls one of the model's own chat template. They
+    are found once for each tokenizer, since listing a vocabulary is slow.
     """
     if has_calls:
         end = form_of(tokenizer).end
@@ -232,10 +233,8 @@ def end_ids_of(tokenizer: Any, *, has_calls: bool = False) -> tuple[int, ...]:
 
 @once
 def environment_of(protocol: str, settings: SearchSettings) -> Environment:
-    """Open what is searched; the first call opens it for all.
-
-    Call it on a thread, as opening takes an event loop of its own. Raises as
-    `training.search_sources.open_training_environment` does.
+    """Open what is searched, once for all calls. Call it on a thread, since it runs an event loop of its own. Raises
+    what `training.search_sources.open_training_environment` raises.
     """
     return open_training_environment(
         protocol,
@@ -248,9 +247,8 @@ def environment_of(protocol: str, settings: SearchSettings) -> Environment:
 
 @once
 def tokenizer_of(name: str) -> Any:
-    """Load a model's tokenizer; the first call loads it for all.
-
-    Two threads that import transformers at once find half of it.
+    """Load a model's tokenizer, once for all calls, since two threads that import transformers at the same time
+    fail.
     """
     from trailforge.training.weights import load_tokenizer
 

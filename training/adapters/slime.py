@@ -1,13 +1,13 @@
-"""For slime, which none of this imports: a reward and a rollout that searches.
+"""The reward and the rollout with searches for slime, which this module does not import.
 
 `--custom-rm-path trailforge.training.adapters.slime.reward --label-key reward_model`. `args.reward_preset` (a name, or
 a training preset's YAML file, whose judge is then asked) and `args.reward_protocol`, where they are set, hold for all
 questions. `sample.metadata` may have what the data set or a generate function knows, as ours do: `question`,
 `transcript` (its messages), `retrieved_titles`, `judge`.
 
-`--custom-generate-function-path trailforge.training.adapters.slime.generate`. What is searched stands in the YAML file
+`--custom-generate-function-path trailforge.training.adapters.slime.generate`. What is searched is set in the YAML file
 that the environment variable TRAILFORGE_SEARCH names (`SearchSettings`). Not for `--partial-rollout`: an episode that
-slime breaks off is made anew. Turns are appended by slime's own `Sample.append_response_tokens`, so slime has to be of
+slime breaks off is made again. Turns are appended by slime's own `Sample.append_response_tokens`, so slime has to be of
 August 2026 or later (tried at its commit 624b824).
 
 `--custom-reward-post-process-path trailforge.training.adapters.slime.center_rewards`: as slime makes advantages of the
@@ -41,7 +41,7 @@ _TOP_P_KEYS = (("top_p_token_ids", "top_p_token_offsets"), ("top_p_kept_token_id
 
 
 async def reward(args: Any, sample: Any, **_: Any) -> float:
-    """Return what slime's `Sample` is paid."""
+    """Return the reward of slime's `Sample`."""
     protocol = getattr(args, "reward_protocol", None)
     known = sample.metadata or {}
     episode = read_episode(sample.response, sample.label, known, protocol=protocol, tokens=sample.response_length)
@@ -54,8 +54,8 @@ _CENTERED = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")
 
 
 def center_rewards(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
-    """Return rewards as they were paid, and as they are trained: 0 for a failed episode, and where it leaves one alone
-    in its group.
+    """Return the rewards as they were computed, and as they are trained: 0 for a failed episode, and where it leaves
+    one alone in its group.
     """
     paid = [float(sample.get_reward_value(args)) for sample in samples]
     if args.advantage_estimator not in _CENTERED or not args.rewards_normalization:
@@ -81,8 +81,8 @@ async def generate(args: Any, sample: Any, sampling_params: Mapping[str, Any]) -
     was.
 
     The sample is slime's own: its prompt messages, or a text in ChatML with `--apply-chat-template`.
-    `sampling_params["max_new_tokens"]` is its longest response, results included. Raises as `search_episode`, and
-    `ServerUnavailable` or `RequestRefused` where the router does not answer.
+    `sampling_params["max_new_tokens"]` is its longest response, results included. Raises what `search_episode` raises,
+    and `ServerUnavailable` or `RequestRefused` where the router does not answer.
     """
     tokenizer = tokenizer_of(args.hf_checkpoint)
     server = _Server(f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate", sampling_params)

@@ -1,6 +1,6 @@
 """Rewards for TRL's GRPOTrainer: `reward_funcs=[reward]`, or `[reward_function(preset="msearcher")]`.
 
-The data set's column `ground_truth` (or `reward_model`) says what an answer is held against. Further columns, all
+The data set's column `ground_truth` (or `reward_model`) says what an answer is compared with. Further columns, all
 optional, are what a `rollout_func` returns besides: `transcript`, the episode's messages, where the completion is one
 text or does not show who wrote what; `retrieved_titles`; `judge`; and `question`, for a preset with a judge.
 """
@@ -20,9 +20,8 @@ RewardFunction = Callable[..., list[float]]
 
 
 def reward_function(preset: str | None = None, protocol: str | None = None) -> RewardFunction:
-    """Make a reward function of one preset and protocol; None: those that each question names.
-
-    `preset`: a name, or a training preset's YAML file, whose judge is then asked. Raises `InvalidInput`.
+    """Return a reward function of one preset and protocol, by default those that each question names. `preset` is a
+    name, or a training preset's YAML file, whose judge is then asked. Raises `InvalidInput`.
     """
     scorer = scorer_of(preset, protocol)
 

@@ -1,4 +1,5 @@
-"""The environment for verifiers 0.4, with which prime-rl and all else that speaks verifiers trains on our questions.
+"""The environment for verifiers 0.4, with which prime-rl and everything else that supports verifiers trains on our
+questions.
 
     vf-eval trailforge --env.taskset.training-set sets/musique --env.taskset.search search.yaml -m MODEL …
 
@@ -68,7 +69,7 @@ _KEPT = ("content", "reasoning_content", "tool_calls")
 
 
 class SearchData(vf.TaskData):
-    """A question, and what is needed to run and pay its episode."""
+    """A question, with what is needed to run and reward its episode."""
 
     question: str = ""
     data_source: str = ""
@@ -82,7 +83,7 @@ class SearchData(vf.TaskData):
 
 
 class SearchState(vf.State):
-    """The end of an episode."""
+    """The state in which an episode ended."""
 
     run: Any = None
     """The `EpisodeRun` of the episode; None where it was broken off."""
@@ -91,7 +92,7 @@ class SearchState(vf.State):
 
 
 class SearchTaskConfig(vf.TaskConfig):
-    """How answers are paid."""
+    """How answers are rewarded."""
 
     preset: str | None = None
     """A reward preset, or a training preset's YAML file, whose judge is then asked; None: each question's own."""
@@ -115,7 +116,7 @@ class SearchTask(vf.Task[SearchData, SearchState, SearchTaskConfig]):
 
     @vf.reward
     async def reward(self, trace: vf.Trace) -> float:
-        """Return what the episode is paid. The parts of the reward are metrics."""
+        """Return the reward of the episode; the reward's parts are stored as metrics."""
         run: EpisodeRun | None = trace.state.run
         if run is None:
             return 0.0
@@ -151,7 +152,7 @@ def _ends() -> tuple[str, ...]:
 
 
 class SearchTasksetConfig(vf.TasksetConfig):
-    """Which questions are asked, and what is searched."""
+    """Which questions are asked, and what is searched for their answers."""
 
     id: vf.ID = ID
     task: SearchTaskConfig = SearchTaskConfig()
@@ -202,9 +203,8 @@ class SearchTaskset(vf.Taskset[SearchTask, SearchTasksetConfig]):
 
 
 class SearchEnvConfig(vf.SingleAgentEnvConfig):
-    """Settings of one agent, whose turns end at closing tags.
-
-    Its loop needs no sandbox: all that it runs is a search.
+    """Settings of an environment with one agent, whose turns end at closing tags. It needs no sandbox, since all that
+    it runs is a search.
     """
 
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
@@ -226,7 +226,7 @@ class SearchEnv(vf.SingleAgentEnv, vf.Env[SearchEnvConfig]):
 
 
 def load_environment(training_set: str, search: str, *, protocol: str = REACT.name, **taskset: Any) -> SearchEnv:
-    """Load the environment for a script. `taskset`: further fields of `SearchTasksetConfig`."""
+    """Load the environment for a script. `taskset` are further fields of `SearchTasksetConfig`."""
     given = {"id": ID, "training_set": training_set, "search": search, "protocol": protocol, **taskset}
     return vf.load_environment(vf.resolve_env_config({"taskset": given}))
 
@@ -254,7 +254,7 @@ class SearchHarness(vf.Harness[vf.HarnessConfig]):
         mcp_urls: dict[str, str],
         data: SearchData,
     ) -> vf.ProgramResult:
-        """Run an episode, and leave it in the trace and in its state. Raises what tools and server raise."""
+        """Run an episode, and store it in the trace and its state. Raises what tools and server raise."""
         settings = await asyncio.to_thread(settings_of, data.search)
         environment = await asyncio.to_thread(environment_of, data.protocol, settings)
         system, question = self.resolve_text_prompt(data)

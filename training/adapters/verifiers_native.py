@@ -1,4 +1,4 @@
-"""The renderer by which verifiers asks vLLM for the tokens of research agents: it makes those of our rollouts.
+"""The renderer with which verifiers asks vLLM for the tokens of research agents, in the form of our own rollouts.
 
 renderer: {name: custom, import_path: trailforge.training.adapters.verifiers_native.NativeRenderer}
 
@@ -43,7 +43,9 @@ class NativeRenderer:
     def render(
         self, messages: Sequence[Any], *, tools: Any = None, add_generation_prompt: bool = False
     ) -> RenderedTokens:
-        """Return the tokens of a conversation; all belong to its last message, but for the heading of the next turn."""
+        """Return the tokens of a conversation; all belong to its last message, except for the heading of the next
+        turn.
+        """
         spoken = [_message(each) for each in messages]
         conversation = NativeConversation(tools=json.dumps(tools) if tools else "", messages=tuple(spoken))
         whole = self._encode(render(self._tokenizer, conversation, len(spoken)))
@@ -89,7 +91,7 @@ class NativeRenderer:
     def parse_response(
         self, token_ids: list[int], *, tools: Any = None, prompt_ids: list[int] | None = None
     ) -> ParsedResponse:
-        """Return a turn taken apart into thought, text and calls."""
+        """Return a turn split into thought, text and calls."""
         words = token_ids[:-1] if token_ids and token_ids[-1] == self._end else token_ids
         said = self._form.read(self._tokenizer.decode(words, skip_special_tokens=False))
         calls = [
@@ -99,7 +101,7 @@ class NativeRenderer:
         return ParsedResponse(content=said.content, reasoning_content=said.reasoning or None, tool_calls=calls)
 
     def get_stop_token_ids(self) -> list[int]:
-        """Return the end of a turn."""
+        """Return the tokens that end a turn."""
         return [self._end]
 
     def _encode(self, text: str) -> list[int]:

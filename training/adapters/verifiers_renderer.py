@@ -1,4 +1,4 @@
-"""The renderer by which verifiers, and with it prime-rl, asks vLLM for tokens: it makes those of our rollouts.
+"""The renderer with which verifiers, and with it prime-rl, asks vLLM for tokens, in the form of our own rollouts.
 
 renderer: {name: custom, import_path: trailforge.training.adapters.verifiers_renderer.Renderer}
 """
@@ -28,8 +28,8 @@ class RendererConfig(BaseRendererConfig):
 class Renderer:
     """A renderer that turns conversations into the tokens of our rollouts.
 
-    The thoughts of earlier turns stay, and nothing is tokenised again. An agent's turn goes on as it was sampled. What
-    ends it where none was sampled belongs to the next message.
+    The thoughts of earlier turns stay, and nothing is tokenised again: an agent's turn continues as it was sampled.
+    What ends it where no end was sampled belongs to the next message.
     """
 
     config_class = RendererConfig
@@ -83,13 +83,13 @@ class Renderer:
     def parse_response(
         self, token_ids: list[int], *, tools: Any = None, prompt_ids: list[int] | None = None
     ) -> ParsedResponse:
-        """Return a turn as one text, thoughts and tags included, without its end."""
+        """Return a turn as one text, with thoughts and tags and without its end token."""
         has_end = bool(token_ids) and token_ids[-1] in self._end_ids
         words = token_ids[:-1] if has_end else token_ids
         return ParsedResponse(content=self._tokenizer.decode(words, skip_special_tokens=False))
 
     def get_stop_token_ids(self) -> list[int]:
-        """Return the end of a turn and, as base models end a turn with it, the end of a text."""
+        """Return the token that ends a turn and, since base models end turns with it, the one that ends a text."""
         return self._end_ids
 
     def _rendered(self, ids: list[int], owners: list[int], messages: Sequence[Any]) -> RenderedTokens:

@@ -26,7 +26,7 @@ def compute_score(
     protocol: str | None = None,
     **_: Any,
 ) -> dict[str, float]:
-    """Return `score` and its parts, which verl logs. Parts that are not known are 0."""
+    """Return the score and its parts, which verl logs; parts that are not known are 0."""
     extra = extra_info or {}
     tokens = extra.get("response_tokens")
     episode = read_episode(

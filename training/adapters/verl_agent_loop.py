@@ -8,7 +8,7 @@ verl makes an object of it for every episode. `trailforge.training.adapters.verl
 for that the reward manager has to be `naive`, verl's default, as `dapo` does not hand on what an agent loop knows.
 
 The class is not decorated with verl's `register`: verl imports this file when it makes the first object, and the
-decorator would then put an entry without settings in the place of the file's.
+decorator would then put an entry without settings in place of the file's.
 """
 
 # verl is installed in an environment of its own: it wants another transformers.
@@ -30,7 +30,7 @@ from trailforge.training.scoring import read_messages, read_truth
 
 
 class SearchAgentLoop(AgentLoopBase):
-    """The agent loop: the agent searches, reads, goes on and answers, in the protocol of each question."""
+    """The agent loop for verl: the agent searches, reads, continues and answers, in the protocol of each question."""
 
     def __init__(self, *args: Any, search: Mapping[str, Any], **kwargs: Any) -> None:
         """`search`: as `SearchSettings`. Raises `InvalidInput` for other keys, and for what verl cannot do."""
@@ -45,10 +45,11 @@ class SearchAgentLoop(AgentLoopBase):
     async def run(
         self, sampling_params: dict[str, Any], priority: int = 0, **kwargs: Any
     ) -> AgentLoopOutput | list[AgentLoopOutput]:
-        """Run one episode on a row of the data set. Return none where its search failed, so that no mean counts it.
+        """Run one episode on a row of the data set.
 
-        verl fills its batch up with rows without loss. Its trainers without a TransferQueue cannot do that: they get
-        the episode without loss, and count what it is paid.
+        Returns none where its search failed, so that no mean includes it; verl fills its batch up with rows without
+        loss. Its trainers without a TransferQueue cannot do that: they get the episode without loss, and include its
+        reward.
         """
         server = _Server(self.server_manager, sampling_params, self.rollout_config.name, int(priority))
         started = time.perf_counter()
@@ -66,7 +67,8 @@ class SearchAgentLoop(AgentLoopBase):
         room = self.rollout_config.prompt_length
         if len(episode.prompt_ids) > room:
             raise InvalidInput(
-                f"a prompt of {len(episode.prompt_ids)} tokens, and the limit is {room}", field="data.max_prompt_length"
+                f"a prompt of {len(episode.prompt_ids)} tokens, and the limit is {room}; raise it",
+                field="data.max_prompt_length",
             )
         if episode.failed and self.config.transfer_queue.enable:
             return []

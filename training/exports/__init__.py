@@ -1,4 +1,4 @@
-"""Views of a training set in the formats of other trainers, each with the command that starts it."""
+"""Views of a training set in the formats of other trainers, each with the command that starts the trainer."""
 
 from __future__ import annotations
 
@@ -54,15 +54,14 @@ def export(
     devices: int = DEVICES,
     progress: Progress | None = None,
 ) -> Mapping[str, int]:
-    """Write a training set, or the episodes of an evaluation's research agents, in a trainer's format; return rows by
-    file.
+    """Write a training set, or the episodes of an evaluation's research agents, in a trainer's format; returns the
+    number of rows by file.
 
-    `base_model`: a model by name or folder, whose marks then stand around the turns, as `train sft` would use them.
-    `devices`: number of devices of the node that the commands are for.
-
-    Raises `InvalidInput` for a folder that is no training set, a trainer that is unknown or cannot train in the model's
-    marks, a set whose loss leaves out parts of turns, and one that holds nothing the trainer takes; `OutputError` when
-    `out` is taken. Then nothing is left behind.
+    `base_model` is a model by name or folder, whose chat marks are then written around the turns, as `train sft` would
+    use them. `devices` is the number of devices of the node that the commands are for. Raises `InvalidInput` for a
+    folder that is no training set, a trainer that is unknown or cannot train in the model's marks, a set whose loss
+    leaves out parts of turns, and one that has nothing the trainer takes; `OutputError` when `out` exists. Then nothing
+    is left behind.
     """
     if is_evaluation(folder):
         return export_episodes(folder, to, out)
@@ -99,7 +98,10 @@ def export(
         )
         made.text("README.md", TRAINERS[to](made))
         if not made.rows:
-            raise InvalidInput(f"holds no rows that {to} takes", file=folder)
+            raise InvalidInput(
+                f"holds no rows that {to} takes; make a set with other tables, or export to another trainer",
+                file=folder,
+            )
     return made.rows
 
 
@@ -151,9 +153,8 @@ def _check_masks(training_set: TrainingSet, to: str) -> None:
 
 
 def preset_for(training_set: TrainingSet) -> TrainPreset:
-    """Load the preset of the protocol in which the set's questions are asked.
-
-    Where the set has several, it is that of the data set with most rows for training; of two, the first by name.
+    """Load the training preset of the protocol in which the set's questions are asked. Where the set has several, it is
+    that of the data set with most rows for training; of two equal ones, the first by name.
     """
     protocol = json.loads(training_set.manifest.config).get("protocol")
     if not protocol:

@@ -1,4 +1,4 @@
-"""What all exports share: the shape of conversations, Parquet without nulls, the README."""
+"""Share between all exports the form of conversations, Parquet without nulls, and the README."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MESSAGES = pa.list_(pa.struct([("role", STR), ("content", STR)]))
 
 
 def schema(fields: Sequence[tuple[str, Any]]) -> pa.Schema:
-    """Make a schema of columns without nulls."""
+    """Return an Arrow schema whose columns cannot be null."""
     return pa.schema([pa.field(name, kind, nullable=False) for name, kind in fields])
 
 
@@ -61,7 +61,7 @@ PAIRS = schema(
 
 @dataclass(slots=True, kw_only=True)
 class Export:
-    """An export in the making."""
+    """The state of an export while its files are written: training set, target folder and preset."""
 
     training_set: TrainingSet
     folder: Path
@@ -120,11 +120,11 @@ class Export:
             self.tell(f"exporting {table}/{split}", read, total)
 
     def text(self, name: str, content: str) -> None:
-        """Write a small file."""
+        """Write a small text file into the export's folder."""
         self._path(name).write_text(content, encoding="utf-8")
 
     def template(self) -> None:
-        """Return our chat template with the marks of `frame`."""
+        """Return our chat template with the marks of `frame` around turns."""
         self.text(TEMPLATE, TRAINING_TEMPLATE if self.frame == CHATML else self.frame.template)
 
     def _path(self, name: str) -> Path:
@@ -138,24 +138,23 @@ def _each(made: Row | Sequence[Row] | None) -> Sequence[Row]:
 
 
 def has_native(training_set: TrainingSet) -> bool:
-    """Say whether a conversation of a training set has native tool calls."""
+    """Tell whether a training set has conversations with native tool calls."""
     paths = [path for split in SPLITS for path in training_set.files("sft", split)]
     tables = (pq.read_table(path, columns=["native"])["native"] for path in paths)
     return any(column.null_count < len(column) for column in tables)
 
 
 def learnt(row: SftRow) -> list[tuple[ChatMessage, bool]]:
-    """Return the messages up to the last one on which the loss is taken, each with whether it is: nothing after it
-    teaches.
+    """Return the messages up to the last one on which the loss is taken, each with whether it is; later messages teach
+    nothing.
     """
     turns = list(zip(row.messages, row.train, strict=True))
     return turns[: max(place for place, train in enumerate(row.train) if train) + 1]
 
 
 def sft_row(row: SftRow, split: str, number: int) -> Row:
-    """Return a conversation, as `SFT`, for trainers that train every assistant turn and know no tool turns of our kind.
-
-    An agent's turn without loss has the role `past_assistant`, which our chat template shows as the assistant's.
+    """Return a conversation, as `SFT`, for trainers that train every assistant turn and have no tool turns as ours. An
+    agent's turn without loss gets the role `past_assistant`, which our chat template writes as the assistant's.
     """
     turns = [
         {"role": "past_" * (message.role == "assistant" and not train) + _role(message), "content": message.content}
@@ -165,7 +164,9 @@ def sft_row(row: SftRow, split: str, number: int) -> Row:
 
 
 def marked_row(row: SftRow, mark: str, kind: type) -> Row:
-    """Return a conversation for trainers that read in each message, under `mark`, whether the loss is taken on it."""
+    """Return a conversation for trainers that read from a field `mark` of each message whether the loss is taken
+    on it.
+    """
     turns = [{"role": _role(message), "content": message.content, mark: kind(train)} for message, train in learnt(row)]
     return _conversation(row, turns)
 
@@ -180,16 +181,16 @@ def sent_turns(row: SftRow) -> list[Row]:
 
 
 def offered_tools(row: SftRow) -> Row:
-    """Return the column of the tools that the row's model was offered; no column where it was offered none."""
+    """Return the column with the tools that the row's model was offered; no column where it was offered none."""
     return {"tools": json.loads(row.native.tools)} if row.native is not None else {}
 
 
 def pair_row(row: PreferenceRow, split: str, number: int) -> Row | None:
-    """Return the agent's turns at which two conversations part, as `PAIRS`, for trainers that take the loss on whole
-    ends.
+    """Return the agent's turns in which two conversations first differ, as `PAIRS`, for trainers that train each whole
+    ending.
 
-    What follows these turns would be trained whole, results of searches too. `ends_here`: nothing follows them. None
-    where these turns alone do not tell which end is better.
+    What follows these turns would be trained whole, including results of searches, so it is left out; `ends_here` says
+    that nothing follows. None where these turns alone do not show which ending is better.
     """
     if not row.shows_fault:
         return None
@@ -207,20 +208,20 @@ def pair_row(row: PreferenceRow, split: str, number: int) -> Row | None:
 
 
 def prompt(row: RlRow) -> list[dict[str, str]]:
-    """Return the messages with which an episode begins."""
+    """Return the messages at the beginning of an episode."""
     return [{"role": message.role, "content": message.content} for message in row.prompt]
 
 
 def truth_json(row: RlRow) -> str:
-    """Return the ground truth as text: frameworks pass it on as it is, and no column of it can be null."""
+    """Return the ground truth as JSON text, since frameworks pass it on unchanged, and no column may be null."""
     return json.dumps(to_dict(row.reward_model.ground_truth), ensure_ascii=False)
 
 
 def readme(
     title: str, export: Export, sections: Mapping[str, str], *, truth: str = "ground_truth", has_run: str = ""
 ) -> str:
-    """Write the README: files, and the commands that train on them. `truth`: the column that has the ground truth.
-    `has_run`: what of the trainer was tried with our rows.
+    """Return the README: files, and the commands that train on them. `truth` is the column with the ground truth.
+    `has_run` says what of the trainer was tried with our rows.
     """
     files = "\n".join(f"| `{name}` | {rows:,} |" for name, rows in export.rows.items())
     used = sorted({count.dataset for count in export.training_set.manifest.counts})
@@ -292,7 +293,7 @@ what is against the worse one."""
 
 
 def template_note(export: Export) -> str:
-    """Write what the README says of loss and template."""
+    """Return the README's section on loss and template."""
     whose = _CHATML_NOTE
     if export.base_model:
         marks = f"turns end with `{export.frame.end}`, as in `trailforge train sft`"
@@ -324,7 +325,7 @@ that was put behind a closing tag, and not sampled, has none either, nor has an 
 
 
 def search_settings(preset: TrainPreset) -> dict[str, object]:
-    """Write the settings `trailforge.training.adapters.search_episodes.SearchSettings`, to be filled in, with the
+    """Return the settings `trailforge.training.adapters.search_episodes.SearchSettings`, to be filled in, with the
     preset's numbers.
     """
     numbers = preset.rl
@@ -345,17 +346,17 @@ easy before hard is. What that order is worth has not been measured."""
 
 
 def fence(command: str) -> str:
-    """Write a block of code."""
+    """Return a command as a Markdown code block."""
     return f"```bash\n{command.strip()}\n```"
 
 
 def one_command(*parts: str) -> str:
-    """Write a command over several lines."""
+    """Return a command broken over several lines."""
     return " \\\n  ".join(parts)
 
 
 def has(export: Export, table: str) -> bool:
-    """Say whether a table was written."""
+    """Tell whether a table was written into the export."""
     return any(name.startswith(f"{table}/") for name in export.rows)
 
 

@@ -1,4 +1,5 @@
-"""Episodes of a research agent as rows to train on: a row for each window, with the loss on its new turns alone.
+"""Convert episodes of research agents to training rows: one row for each context window, with the loss on its new turns
+alone.
 
     trailforge export evaluations/first --to trl --out exports/trl         for TRL, with `tools`
     trailforge export evaluations/first --to openai --out exports/openai   plain JSON Lines in OpenAI's form
@@ -30,7 +31,7 @@ FILE = "sft/train.jsonl"
 
 
 def sft_rows(episode: AgentEpisode) -> list[SftRow]:
-    """Return a row for each window of an episode; none where it is of an agent of one tool."""
+    """Return a training row for each context window of an episode; none where its agent has only one tool."""
     return [] if episode.browse is None else window_rows(_row(episode), episode.browse)
 
 
@@ -77,10 +78,9 @@ FORMATS: Mapping[str, Callable[[SftRow], Row]] = {"trl": trl.windowed_row, "open
 
 
 def export_episodes(folder: Path, to: str, out: Path) -> Mapping[str, int]:
-    """Write the right answers of an evaluation's research agents as rows to train on; return rows by file.
-
-    Raises `InvalidInput` for a trainer that does not support several tools yet, and where there is no such episode;
-    `OutputError` when `out` is taken. Then nothing is left behind.
+    """Write the rightly answered episodes of an evaluation's research agents as training rows; returns the number of
+    rows by file. Raises `InvalidInput` for a trainer that does not support several tools yet, and where there is no
+    such episode; `OutputError` when `out` exists. Then nothing is left behind.
     """
     if to not in FORMATS:
         raise InvalidInput(f"{to} does not take several tools yet; take --to {' or --to '.join(FORMATS)}", field="to")

@@ -1,4 +1,4 @@
-"""Exports of conversations as messages: for OpenRLHF, with questions and our agent, and in ShareGPT's form."""
+"""Export conversations as messages: for OpenRLHF, with questions and our agent, and in ShareGPT's form."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ QUESTIONS = schema([("prompt", MESSAGES), ("label", STR), ("uid", STR), ("data_s
 
 
 def write_openrlhf(export: Export) -> str:
-    """Write questions with a label as JSON, and conversations as `SFT`; return the README."""
+    """Write questions with a JSON label, and conversations as `SFT`; returns the README."""
     export.parquet("sft", SFT, sft_row)
     export.parquet("rl", QUESTIONS, _question)
     export.parquet("pairs", PAIRS, pair_row)
@@ -103,8 +103,8 @@ def _openrlhf_command(export: Export) -> str:
 
 
 def openai_row(row: SftRow) -> Row:
-    """Return a conversation in OpenAI's form: the agent's turns without loss have `weight` 0, and `tools` stands beside
-    it.
+    """Return a conversation in OpenAI's form: the agent's turns without loss have `weight` 0, and `tools` is a column
+    beside it.
     """
     messages = [
         each | ({"weight": int(train)} if each["role"] == "assistant" else {})
@@ -114,7 +114,7 @@ def openai_row(row: SftRow) -> Row:
 
 
 def write_openai(export: Export) -> str:
-    """Write conversations as plain messages in OpenAI's form; return the README."""
+    """Write conversations as plain messages in OpenAI's form; returns the README."""
     export.json_lines("sft", _weighted)
     return readme("JSON Lines in OpenAI's form", export, {"Masks": _WEIGHTS} if has(export, "sft") else {})
 
@@ -137,7 +137,9 @@ they were. `sft/` is in the order of learning. Questions and pairs are not here:
 
 
 def write_sharegpt(export: Export) -> str:
-    """Write conversations and pairs, with the description by which LLaMA-Factory reads them; return the README."""
+    """Write conversations and pairs in ShareGPT's form, with the description by which LLaMA-Factory reads them; returns
+    the README.
+    """
     export.json_lines("sft", _called_or_said if export.is_native else _conversation)
     export.json_lines("pairs", _ranked)
     sections = {"Masks": _CALLED_MASKS if export.is_native else _MASKS}

@@ -1,4 +1,4 @@
-"""Rows of sets with native tool calls as tokens, for trainers that would not write calls and thoughts as servers do."""
+"""Convert rows with native tool calls to tokens, for trainers that would not write calls and thoughts as servers do."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from trailforge.training.native import conversation_of, native_tokens
 
 
 class NativeRows:
-    """Makes tokens of rows in the chat template of a model."""
+    """Converts rows to tokens in the chat template of a model."""
 
     def __init__(self, base_model: str) -> None:
         """Raises `InvalidInput` for a model without a chat template, which writes calls."""
         self._tokenizer = load_tokenizer(base_model)
         if self._tokenizer.chat_template is None:
-            raise InvalidInput(f"{base_model} has no chat template, which writes calls", field="base_model")
+            raise InvalidInput(
+                f"{base_model} has no chat template, which writes calls; name a model that has one", field="base_model"
+            )
 
     def of(self, row: SftRow) -> Iterator[MaskedTokens]:
         """Return the tokens of a row. Raises `InvalidInput`, naming the row, as `native_tokens` does."""

@@ -1,4 +1,4 @@
-"""Numbers of a preset as the commands of other trainers give them."""
+"""Write the numbers of a preset as options of other trainers' commands."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from trailforge.training.sets.files import TrainingSet
 
 
 def note_omissions(numbers: SftConfig | RlConfig, schedulers: Container[Scheduler]) -> str:
-    """Write a note on what of the preset the command cannot express, or nothing.
-
-    `schedulers`: those the trainer knows.
+    """Return a note on what of the preset the command cannot express; empty when there is nothing. `schedulers` are
+    those that the trainer has.
     """
     notes = []
     if isinstance(numbers, RlConfig) and numbers.kl.end is not None:
@@ -22,15 +21,15 @@ def note_omissions(numbers: SftConfig | RlConfig, schedulers: Container[Schedule
 
 
 def save_interval(numbers: SftConfig | RlConfig) -> int:
-    """Return the steps between checkpoints as verl and slime count them: in RL a step is all updates on the same
+    """Return the steps between checkpoints as verl and slime count them: in RL, a step is all updates on the same
     episodes.
     """
     return -(-numbers.save_steps // (numbers.updates_per_step if isinstance(numbers, RlConfig) else 1))
 
 
 def prompt_room(training_set: TrainingSet) -> int:
-    """Return room for every prompt, in tokens: twice the longest one, as the model may use another tokenizer than the
-    set.
+    """Return a token limit that every prompt fits: twice the longest one, since the model may use another tokenizer
+    than the set.
     """
     longest = max(count.longest for count in training_set.manifest.counts if count.table == "rl")
     return -(-2 * longest // 512) * 512

@@ -1,4 +1,4 @@
-"""The export for slime: messages with `step_loss_mask`, and verl's view of questions, which slime reads too."""
+"""Export to slime: messages with `step_loss_mask`, and questions in verl's form, which slime reads too."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ARRAYS = '"${MODEL_ARGS[@]}" "${CLUSTER_ARGS[@]}"'
 
 
 def write(export: Export) -> str:
-    """Write the files; return the README."""
+    """Write the files of the export, and return the README."""
     export.parquet("sft", SFT, _sft)
     export.parquet("rl", RL, rl_row)
     export.template()

@@ -1,4 +1,4 @@
-"""The export for TRL: conversations whose template marks the loss, questions as prompts with the columns that rewards
+"""Export to TRL: conversations whose template marks the loss, and questions as prompts with the columns that rewards
 get.
 """
 
@@ -58,7 +58,7 @@ RL = schema(
 
 
 def write(export: Export) -> str:
-    """Write the files; return the README."""
+    """Write the files of the export, and return the README."""
     if export.is_native:
         export.json_lines("sft", _native(export))
     else:
@@ -133,8 +133,8 @@ def _sft(row: SftRow, split: str, number: int) -> Row:
 
 
 def windowed_row(row: SftRow) -> Row:
-    """Return a window of a long episode: `completion` begins with the first turn that is trained, and `tools` stands
-    beside it.
+    """Return a context window of a long episode: `completion` begins with the first turn that is trained, and `tools`
+    is a column beside it.
     """
     first, messages = row.train.index(True), sent_turns(row)
     return {"prompt": messages[:first], "completion": messages[first:]} | offered_tools(row)

@@ -1,4 +1,4 @@
-"""The export for verl: `MultiTurnSFTDataset` and `RLHFDataset`, the agent loop's entry, the reward's entry.
+"""Export to verl: rows for `MultiTurnSFTDataset` and `RLHFDataset`, and the entries of agent loop and reward.
 
 Columns that are not used are left out and none is null: a null `tools`, `tools_kwargs` or `agent_name` stops verl 0.9.
 """
@@ -78,7 +78,7 @@ _LOSS = {"token": "token-mean", "sequence": "seq-mean-token-mean"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerlOptions:
-    """How verl spreads a training over machines and their memory. Raises `InvalidInput` for what cannot be."""
+    """How verl distributes a training over machines and their memory. Raises `InvalidInput` for impossible values."""
 
     nodes: int = 1
     """Machines of the Ray cluster in which the script is started; a cluster of one is started by verl itself."""
@@ -105,7 +105,7 @@ class VerlOptions:
             if getattr(self, name) < 1:
                 raise InvalidInput("has to be 1 or more", field=name)
         if not 0.0 < self.memory < 1.0:
-            raise InvalidInput("a share between 0 and 1", field="memory")
+            raise InvalidInput("expected a share between 0 and 1", field="memory")
         if self.devices_per_node % self.tensor_parallel or self.devices_per_node % self.sequence_parallel:
             raise InvalidInput(
                 f"{self.devices_per_node} devices cannot be parted into groups of {self.tensor_parallel} and of "
@@ -115,7 +115,7 @@ class VerlOptions:
 
 
 def write(export: Export) -> str:
-    """Write the files; return the README."""
+    """Write the files of the export, and return the README."""
     sections = {}
     if text := write_sft(export):
         sections["Supervised training"] = text
@@ -136,7 +136,7 @@ def write(export: Export) -> str:
 
 
 def rl_row(row: RlRow, split: str, number: int) -> Row:
-    """Return a question as verl reads it; slime reads this view too."""
+    """Return a question in verl's form, which slime reads too."""
     return {
         "data_source": row.data_source,
         "prompt": prompt(row),
@@ -185,7 +185,7 @@ def _rl_command(export: Export) -> str:
 def rl_arguments(
     numbers: RlConfig, options: VerlOptions, prompt_tokens: int, validation: str, model: str = "$MODEL"
 ) -> list[str]:
-    """Return what `verl.trainer.main_ppo` is told of a recipe, in a folder with `rl/` and `agent_loop.yaml`."""
+    """Return the options of `verl.trainer.main_ppo` for a recipe, run in a folder with `rl/` and `agent_loop.yaml`."""
     actor, rollout, ref = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.ref"
     return [
         "algorithm.adv_estimator=grpo",
@@ -239,7 +239,7 @@ def rl_arguments(
 
 @dataclass(frozen=True, slots=True)
 class VerlFiles:
-    """The files of a training that verl is to run, by a recipe's numbers and reward, judge included."""
+    """Writes the files with which verl runs a training, by a recipe's numbers and reward, including its judge."""
 
     recipe: TrainPreset
     options: VerlOptions
@@ -252,10 +252,11 @@ class VerlFiles:
     audited: Path | None = None
 
     def write(self, training_set: Path, out: Path, documents: Sequence[Path], kg: str | None) -> Path:
-        """Write to `OUT/verl/` what verl reads and the script that starts it, which is returned.
+        """Write to `OUT/verl/` what verl reads, and return the script that starts it. Only the questions in the
+        recipe's protocol are written.
 
-        Only the questions in the recipe's protocol are written. Raises `InvalidInput` for settings that are missing or
-        do not fit, for checkpoints without the word to go on from them, and as `questions_of` does.
+        Raises `InvalidInput` for settings that are missing or do not fit, for existing checkpoints unless they are to
+        be resumed, and as `questions_of` does.
         """
         if (out / "checkpoints").exists() and not self.resume:
             raise InvalidInput("a training was begun there; go on with --resume, or take another folder", file=out)
@@ -280,7 +281,7 @@ class VerlFiles:
 
     @property
     def note(self) -> str:
-        """Say what of the recipe verl cannot do; empty: it does all."""
+        """Say what of the recipe verl cannot do; empty when it can do everything."""
         return note_omissions(self.recipe.rl, SCHEDULERS).strip()
 
     def _search(self, documents: Sequence[Path], kg: str | None, out: Path) -> dict[str, object]:

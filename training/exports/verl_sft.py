@@ -1,4 +1,6 @@
-"""The supervised half of the export for verl: turns for `MultiTurnSFTDataset`, or tokens for our own data set."""
+"""The part of verl's export for supervised training: turns for `MultiTurnSFTDataset`, or tokens for our own data
+set.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,8 @@ SCHEDULERS: tuple[Scheduler, ...] = ("constant", "cosine")
 
 
 def write_sft(export: Export) -> str:
-    """Write `sft/`; return the README's section on it, empty where there are no conversations.
-
-    Raises `InvalidInput` for native calls where no model is named.
+    """Write `sft/`; returns the README's section on it, empty where there are no conversations. Raises `InvalidInput`
+    for native calls when no model is named.
     """
     if export.is_native:
         return _write_tokens(export)
@@ -95,7 +96,7 @@ def _command(export: Export, *more: str) -> str:
 
 
 def trainer(stage: str, numbers: SftConfig | RlConfig, devices: int = DEVICES, log: str = "tensorboard") -> list[str]:
-    """Return names, logs without an account, checkpoints: verl's RL writes none, not even at its end, without an
+    """Return verl's options for names, logs without an account, and checkpoints, of which its RL writes none without an
     interval.
     """
     return [
@@ -108,8 +109,8 @@ def trainer(stage: str, numbers: SftConfig | RlConfig, devices: int = DEVICES, l
 
 
 def optimizer(section: str, numbers: TrainerConfig) -> list[str]:
-    """Return the optimizer's settings, without a schedule that verl does not know, which `note_omissions` tells: its
-    own is constant.
+    """Return verl's options for the optimizer. A schedule that verl lacks is left out, so that its own, a constant one,
+    is used; `note_omissions` reports it.
     """
     schedule = [f"{section}.lr_scheduler_type={numbers.scheduler}"] if numbers.scheduler in SCHEDULERS else []
     return [

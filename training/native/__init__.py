@@ -1,4 +1,4 @@
-"""Native tool calls in training: conversations as tokens by a model's own chat template, and episodes in it."""
+"""Train with native tool calls: conversations as tokens by a model's own chat template, and episodes in it."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,5 @@
-"""Episodes of research agents in training: their limits, pages whose failure ends an episode, what rewards see of them.
+"""Episodes of research agents in training: their limits, pages whose failure ends an episode, and what rewards see of
+them.
 
 An agent is trained with native calls and all of its context: one sequence of tokens is one episode. A turn that cannot
 be read ends it, as a model that learns should not be told.
@@ -39,19 +40,19 @@ _NO_SLIPS = frozenset(("call_id", "untagged_thought"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowseEpisode(EpisodeRun):
-    """An episode of a research agent, as trainings know episodes of other agents."""
+    """An episode of a research agent, with the interface that trainings expect of other agents' episodes."""
 
     done: BrowseRun | None
     """The episode with its record; None where a search that failed ended it."""
 
     @property
     def num_searches(self) -> int:
-        """Number of searches that were carried out."""
+        """Return the number of searches that were carried out."""
         return 0 if self.done is None else self.done.record.figures.searches
 
     @property
     def passages(self) -> tuple[Passage, ...]:
-        """All passages and parts of pages that the agent was given, in that order."""
+        """Return all passages and parts of pages that the agent was given, in that order."""
         results = () if self.done is None else self.done.results
         return tuple(passage for result in results for passage in _passages(result.hits, result.opened))
 
@@ -63,9 +64,8 @@ def _passages(hits: Sequence[PageHit], opened: PagePart | None) -> list[Passage]
 
 
 def read_run(run: EpisodeRun, tokens: int | None = None) -> Episode | None:
-    """Return what rewards see of an episode of a research agent; None for those of other agents, whose messages say it.
-
-    `tokens`: of everything after the prompt.
+    """Return what rewards see of an episode of a research agent; None for those of other agents, whose messages show
+    it. `tokens` counts everything after the prompt.
     """
     if not isinstance(run, BrowseEpisode) or run.done is None:
         return None
@@ -85,14 +85,18 @@ def read_run(run: EpisodeRun, tokens: int | None = None) -> Episode | None:
 
 
 def question_in(prompt: Sequence[ChatMessage]) -> str:
-    """Return the question of a row's prompt. Raises `InvalidInput` for one that is not system turn and question."""
+    """Return the question of a row's prompt. Raises `InvalidInput` for one that is not a system turn and a question."""
     if [message.role for message in prompt] != ["system", "user"]:
-        raise InvalidInput("expected a system turn and the question", field="prompt")
+        raise InvalidInput(
+            "expected a system turn and the question, as `trailforge training-set` writes prompts", field="prompt"
+        )
     return asking_of(BROWSE).question_of(prompt[1].content)
 
 
 def episode_config(limits: RolloutLimits, opening: int, top_k: int) -> BrowseConfig:
-    """Return how an episode is led. `opening`: tokens of the rules, the tools and the question."""
+    """Return the configuration of an episode. `opening` is the number of tokens of the rules, the tools and the
+    question.
+    """
     longest = max(1, min(_LONGEST_TURN, limits.max_tokens // _TURN_SHARE))
     return BrowseConfig(
         writing="native",
@@ -114,10 +118,11 @@ async def lead_browse_episode(
     count: Callable[[str], int],
     escape: Callable[[str], str],
 ) -> BrowseEpisode:
-    """Run one episode on a row's prompt, over any client. `limits.max_searches` are calls here, of any tool.
+    """Run one episode on a row's prompt, with any client.
 
-    `opening`: as for `episode_config`. `count` measures results, `escape` is applied to what pages say. Raises what the
-    client raises, what a user has to mend, and `RetrievalError` when search after search fails.
+    `limits.max_searches` counts calls of any tool here. `opening` is as for `episode_config`. `count` measures results,
+    and `escape` is applied to what pages say. Raises what the client raises, errors that only the user can resolve, and
+    `RetrievalError` when search after search fails.
     """
     question = question_in(prompt)
     if environment.pages is None:

@@ -1,4 +1,5 @@
-"""Episodes of research agents as tokens: what a model with native calls sampled, and what its server would put between.
+"""Episodes of research agents as tokens: what a model with native calls sampled, and what its server would write in
+between.
 
 Nothing is tokenised again: behind each sampled turn comes what the model's own chat template writes between the end of
 that turn and the heading of the next one.
@@ -30,9 +31,8 @@ async def roll_out_browse(
     tokenizer: Any,
     limits: RolloutLimits,
 ) -> TokenEpisode:
-    """Make one episode on a row's prompt, whose turns `go_on` samples. `end_ids`: tokens that end a turn.
-
-    Raises what `go_on` raises, and as `form_of` and `lead_browse_episode` do.
+    """Make one episode on a row's prompt, whose turns `go_on` samples. `end_ids` are the tokens that end a turn. Raises
+    what `go_on` raises, and as `form_of` and `lead_browse_episode` do.
     """
     opening = opening_ids(tokenizer, prompt, limits)
     writer = _NativeWriter(opening, go_on, end_ids, tokenizer, limits)
@@ -60,7 +60,10 @@ def opening_ids(tokenizer: Any, prompt: Sequence[ChatMessage], limits: RolloutLi
     config = episode_config(limits, 0, 1)
     turns = writing_of("native").opening(question_in(prompt), config.max_calls)
     if found := [token for token in special_tokens(tokenizer) for turn in turns if token in turn.content]:
-        raise InvalidInput(f"holds the special token {found[0]}", field="prompt")
+        raise InvalidInput(
+            f"holds the special token {found[0]}, which would end or forge a turn; leave the question out",
+            field="prompt",
+        )
     conversation = NativeConversation(tools=TOOLS_JSON, messages=turns)
     text = render(tokenizer, conversation, len(turns), own_template(tokenizer), add_generation_prompt=True)
     return tokenizer.encode(text, add_special_tokens=False)
@@ -79,8 +82,8 @@ class _NativeWriter(TokenWriter):
         """What the template wrote of the messages before the agent's last turn."""
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
-        """The agent's next turn, taken apart as a server does. Raises as `TokenWriter.complete`, and `InvalidInput` for
-        a template that shows earlier turns otherwise than before.
+        """Return the agent's next turn, parsed as a server does. Raises what `TokenWriter.complete` raises, and
+        `InvalidInput` for a template that shows earlier turns otherwise than before.
         """
         reply = await super().complete(request, meter)
         self._shown = self._written(request)
@@ -96,7 +99,8 @@ class _NativeWriter(TokenWriter):
         end = whole.find(self._form.end, len(self._shown))
         if not whole.startswith(self._shown) or end < 0:
             raise InvalidInput(
-                "the chat template shows earlier turns otherwise than before, so that an episode is no one sequence",
+                "the chat template shows earlier turns otherwise than before, so that an episode is no one sequence; "
+                "take another model",
                 field="chat_template",
             )
         return self._tokenizer.encode(whole[end + len(self._form.end) :], add_special_tokens=False)

@@ -1,5 +1,5 @@
-"""Conversations with native tool calls as tokens, by the model's own chat template: what a server was sent, and the
-loss on what the model wrote.
+"""Convert conversations with native tool calls to tokens by the model's own chat template, with the loss on what the
+model wrote.
 
 A server writes a conversation by the template of its model, with the tools, up to where the next turn begins; the model
 writes that turn. So a turn is trained behind the very tokens that its server read. Turns of which each prompt begins
@@ -26,8 +26,8 @@ def native_tokens(
 ) -> list[MaskedTokens]:
     """Return the rows of a conversation, each as tokens and labels; no turn has a loss in two of them.
 
-    `train`: which messages have a loss. `template`: the chat template; None: the tokenizer's own. Raises `InvalidInput`
-    for a template that is refused, and for one that refuses the conversation.
+    `train` says which messages have a loss. `template` is the chat template, by default the tokenizer's own. Raises
+    `InvalidInput` for a template that is refused, and for one that refuses the conversation.
     """
     rows: list[MaskedTokens] = []
     for turn, (prompt, written) in _served(tokenizer, conversation, train, template):
@@ -47,8 +47,8 @@ def native_tokens(
 
 
 def conversation_of(row: SftRow) -> NativeConversation:
-    """Return a row as its model was sent it: its native calls, or its turns as a plain chat without tools, in which
-    results are turns of the user.
+    """Return a row as its model was sent it: with its native calls, or as a plain chat without tools, in which results
+    are turns of the user.
     """
     if row.native is not None:
         return row.native
@@ -59,7 +59,7 @@ def conversation_of(row: SftRow) -> NativeConversation:
 
 
 def server_messages(messages: Sequence[NativeMessage | ChatTurn]) -> list[dict[str, Any]]:
-    """Return messages as a server hands them to a chat template: the arguments of calls are objects, not text."""
+    """Return messages as a server passes them to a chat template: the arguments of calls are objects, not text."""
     made = []
     for message in messages:
         row: dict[str, Any] = {"role": message.role, "content": message.content}
@@ -88,7 +88,9 @@ def render(
     *,
     add_generation_prompt: bool = False,
 ) -> str:
-    """Write the messages before `end` as a server does. Raises `InvalidInput` where the template refuses them."""
+    """Return the text of the messages before `end` as a server would write it. Raises `InvalidInput` where the template
+    refuses them.
+    """
     try:
         return tokenizer.apply_chat_template(
             server_messages(conversation.messages[:end]),
@@ -120,7 +122,9 @@ def _served(
             )
         text = written[len(prompt) :].rstrip()
         if not any(text.endswith(token) for token in ends):
-            raise InvalidInput("the chat template ends a turn with no token of its own", field="chat_template")
+            raise InvalidInput(
+                "the chat template ends a turn with no token of its own; take another model", field="chat_template"
+            )
         if train[turn] and message.reasoning.strip() not in text:
             raise InvalidInput(
                 "the chat template does not write the thoughts of a turn, which the model wrote; take tags "

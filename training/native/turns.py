@@ -1,4 +1,4 @@
-"""How a model's chat template writes a turn with native calls, found by probing it: for reading what a model sampled.
+"""Find by probing how a model's chat template writes a turn with native calls, in order to read what a model sampled.
 
 A server reads thoughts and calls out of the sampled text by parsers that its start names. Here the template itself
 tells: a turn with a known thought and a known call is written, and what stands around them is what the model was taught
@@ -23,7 +23,7 @@ _OPENING = (NativeMessage(role="system", content="Rules."), NativeMessage(role="
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnForm:
-    """The marks of a turn, as a chat template writes it."""
+    """The marks around a turn's parts, as a chat template writes them."""
 
     end: str
     """The token that ends a turn of the agent."""
@@ -35,9 +35,8 @@ class TurnForm:
     """The key of a call's arguments, beside `name`."""
 
     def read(self, text: str) -> NativeMessage:
-        """Take apart what a model sampled, without its end, as a server does.
-
-        What does not have the form of a call stays in the text.
+        """Parse what a model sampled, without its end token, as a server does. What does not have the form of a call
+        stays in the text.
         """
         thought = ""
         if self.thought is not None:
@@ -75,14 +74,15 @@ def form_of(tokenizer: Any) -> TurnForm:
     """
     template = own_template(tokenizer)
     if template is None:
-        raise InvalidInput("the model has no chat template, which writes calls", field="chat_template")
+        raise InvalidInput(
+            "the model has no chat template, which writes calls; take a model that has one", field="chat_template"
+        )
     return _probed(_Probe(tokenizer, template, (template, str(tokenizer.bos_token))))
 
 
 def end_with_turns(tokenizer: Any) -> TurnForm:
-    """Make the token that ends a turn a tokenizer's end of sequence; return the form of its turns.
-
-    Raises as `form_of`.
+    """Make the token that ends a turn a tokenizer's end of sequence; returns the form of its turns. Raises what
+    `form_of` raises.
     """
     form = form_of(tokenizer)
     tokenizer.eos_token = form.end
@@ -111,7 +111,10 @@ class _Probe:
         prompt = render(self.tokenizer, conversation, len(_OPENING), self.template, add_generation_prompt=True)
         whole = render(self.tokenizer, conversation, len(_OPENING) + 1, self.template)
         if not whole.startswith(prompt):
-            raise InvalidInput("the chat template begins a turn otherwise than it shows it", field="chat_template")
+            raise InvalidInput(
+                "the chat template begins a turn otherwise than it shows it later; take another model",
+                field="chat_template",
+            )
         return whole[len(prompt) :].rstrip()
 
     def check_keeps(self, turn: NativeMessage, *, thinks: bool) -> None:
@@ -123,7 +126,7 @@ class _Probe:
         if forgets or not render(self.tokenizer, conversation, 6, self.template).startswith(before):
             raise InvalidInput(
                 "the chat template shows a turn otherwise once results follow it, as without its thought, so that an "
-                "episode is no one sequence to train",
+                "episode is no one sequence to train; take another model",
                 field="chat_template",
             )
 
@@ -133,13 +136,17 @@ def _probed(probe: _Probe) -> TurnForm:
     spoken = probe.written(NativeMessage(role="assistant", content=_SAID, reasoning=_THOUGHT))
     end = next((each for each in special_tokens(probe.tokenizer) if spoken.endswith(each)), "")
     if not end or _SAID not in spoken:
-        raise InvalidInput("the chat template ends a turn with no token of its own", field="chat_template")
+        raise InvalidInput(
+            "the chat template ends a turn with no token of its own; take another model", field="chat_template"
+        )
     thought = None
     if _THOUGHT in spoken:
         before, _, after = spoken.partition(_THOUGHT)
         thought = before.strip(), after.partition(_SAID)[0].strip()
         if not thought[1]:
-            raise InvalidInput("the chat template does not say where a thought ends", field="chat_template")
+            raise InvalidInput(
+                "the chat template does not say where a thought ends; take another model", field="chat_template"
+            )
     called = ToolCall(id="probe0000", name=_TOOL, arguments=json.dumps(_ARGUMENTS))
     given = NativeMessage(role="assistant", content="", reasoning=_THOUGHT, tool_calls=(called,))
     text = probe.written(given).removesuffix(end)

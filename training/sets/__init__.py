@@ -1,6 +1,4 @@
-"""Training sets: finished runs made into SFT rows and RL rows, split by question, in the order in which they are
-learnt.
-"""
+"""Training sets: finished runs made into SFT rows, RL rows and pairs, split by question, in the order of training."""
 
 from typing import TYPE_CHECKING
 

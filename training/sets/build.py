@@ -1,4 +1,4 @@
-"""The making of a training set from runs: read and judge every row once, place the rows, write them in their place.
+"""Make a training set from runs: read and check every row once, assign it to a split and position, and write it there.
 
 read | judge | (segments) | split by question | mix | order | write | check | manifest
 
@@ -81,12 +81,12 @@ def make_training_set(
     measured: Measured = NOT_MEASURED,
     progress: Progress | None = None,
 ) -> SetManifest:
-    """Make a training set from finished runs of any data sets, in any mixture, and from files of `questions` to learn
-    on, which are asked in `config.protocol`. `column_map`: of these files, as `pipelines.sources.read_questions` takes
-    it. `measured`: how hard an agent found the questions, which rows say, and by which `config` may choose.
+    """Make a training set from finished runs, in any mixture, and from files of `questions` in `config.protocol`.
 
-    Raises `InvalidInput` for a run or file that cannot be used, settings that do not fit, and when a table or a wanted
-    split would hold nothing; `OutputError` when `out` is taken. Then nothing is left behind.
+    `column_map` is for these files, as `pipelines.sources.read_questions` takes it. `measured` says how hard an agent
+    found the questions; rows record it, and `config` may select by it. Raises `InvalidInput` for a run or file that
+    cannot be used, settings that do not fit, and when a table or a wanted split would be empty; `OutputError` when
+    `out` exists. Then nothing is left behind.
     """
     if questions and config.protocol is None:
         raise InvalidInput(
@@ -139,7 +139,7 @@ def _write_texts(folder: Path, manifest: SetManifest) -> None:
 
 
 def describe_set(manifest: SetManifest) -> str:
-    """Write the README of a training set: what it holds and the line that loads it. Its front matter lets
+    """Return the README of a training set: its content, and the line of code that loads it. Its front matter lets
     `datasets` load each table by its name, `sft` by default.
     """
     rows = Counter[tuple[str, str]]()
@@ -177,14 +177,15 @@ for other trainers.
 
 
 def check(folder: Path, manifest: SetManifest) -> None:
-    """Check the files that were written.
+    """Check the files that were written. Raises `CountMismatch` when counts do not add up, or a question is in two
+    splits.
 
-    Raises `CountMismatch` when books do not balance, or a question is in two splits. Books balance when the rows are
-    those accepted, less those that made room for their segments or the mixture.
+    They add up when there are as many rows as were accepted, less those replaced by their segments or left out by the
+    mixture.
     """
     for line in manifest.stages:
         if line.balance:
-            raise CountMismatch(f"{line.name}: {line.balance} of {line.inputs} rows are not accounted for")
+            raise CountMismatch(f"{line.name}: {line.balance} of {line.inputs} rows are not accounted for; report this")
     keys: dict[str, set[str]] = {split: set() for split in SPLITS}
     for table in TABLES:
         found = 0

@@ -1,4 +1,4 @@
-"""The settings by which a training set is made."""
+"""The settings with which a training set is made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXT_PROTOCOLS = tuple(name for name in TRAINED_PROTOCOLS if asking_of(name).sea
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The share of the rows for training that a part of them is to have."""
+    """The share of the training rows that should come from one run or data set."""
 
     part: str
     """The name of a data set, or the folder of a run or file of questions."""
@@ -40,7 +40,7 @@ with other names.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritingShare:
-    """The share of research agents' conversations that is to be in a writing."""
+    """The share of research agents' conversations that is to be written as tags or as native calls."""
 
     writing: WritingKind
     share: float
@@ -48,9 +48,7 @@ class WritingShare:
 
 def read_writings(text: str) -> tuple[WritingShare, ...]:
     """Read shares of writings from text such as `tags,native:0.3,renamed:0.3`; those without a number share what the
-    others leave.
-
-    Raises `InvalidInput` for a writing that there is not, and for shares that do not add up to 1.
+    others leave. Raises `InvalidInput` for an unknown writing, and for shares that do not add up to 1.
     """
     given: dict[str, float | None] = {}
     for part in text.split(","):
@@ -72,7 +70,7 @@ def read_writings(text: str) -> tuple[WritingShare, ...]:
 
 @dataclass(frozen=True, slots=True)
 class WantedRange:
-    """A range of numbers, both ends included; None: no end."""
+    """A range of numbers, both ends included; None means no end."""
 
     least: float | None = None
     most: float | None = None
@@ -202,4 +200,4 @@ class ViewConfig:
                 raise InvalidInput(f"{share.part}: expected a weight above 0, got {share.weight}", field="mix")
         for share in self.mix:
             if sum(other.part == share.part for other in self.mix) > 1:
-                raise InvalidInput(f"{share.part} has two weights", field="mix")
+                raise InvalidInput(f"{share.part} has two weights; give it one", field="mix")

@@ -1,4 +1,4 @@
-"""Conversations of runs as rows of `sft/`: those that runs kept and, on request, some that answer wrongly."""
+"""Read conversations of runs as rows of `sft/`: those that runs kept and, on request, some that answer wrongly."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ class _Collector:
                 self.of_segments.reject(segment.uid, segment, against)
 
     def close(self, inputs: int) -> None:
-        """Write the lines of the books."""
+        """Write the lines of the counts."""
         self.table.lines.append(self.books.line(inputs))
         if self.made:
             self.table.lines.append(self.of_segments.line(self.made))
 
 
 def rewrite(row: SftRow, config: ViewConfig) -> SftRow:
-    """Return a row in the writing and with the names of tools that its episode draws; rows of other protocols as they
-    are. The lot depends on the seed and the episode alone.
+    """Return a row written as tags or native calls and with the tool names that are drawn for its episode; rows of
+    other protocols unchanged. The draw depends on the seed and the episode alone.
     """
     if row.protocol != BROWSE:
         return row
@@ -94,7 +94,7 @@ def _draw(seed: int, purpose: str, name: str) -> float:
 def collect_sft(
     runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge, config: ViewConfig, tell: Progress
 ) -> int:
-    """Take the rows that runs kept. Return how many conversations were taken, whole or as segments."""
+    """Add the rows that runs kept, and return how many conversations were added, whole or as segments."""
     collector = _Collector(line="sft", table=table, judge=judge)
     having = [run for run in runs if run.files("sft")]
     total, done, taken = sum(run.row_count("sft") for run in having), 0, 0
@@ -114,9 +114,8 @@ def collect_sft(
 def collect_wrong(
     runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge, most: int, seed: int, held_at: Path
 ) -> None:
-    """Take at most so many conversations that runs rejected for their answer alone, by lot among the sound ones.
-
-    `held_at`: a file for those that wait for the lot.
+    """Add at most `most` conversations that runs rejected for their answer alone, drawn at random among the sound ones.
+    `held_at` is a temporary file for those that wait for the draw.
     """
     collector, inputs = _Collector(line="sft_wrong", table=table, judge=judge), 0
     waiting: list[tuple[FinishedRun, int, Verdict | None, int]] = []
@@ -147,15 +146,13 @@ def collect_wrong(
 
 
 def count_wanted(share: float, right: int) -> int:
-    """Return how many wrong conversations make up at most such a share of all, beside so many right ones."""
+    """Return how many wrong conversations make up at most this share of all, beside `right` right ones."""
     return int(round(share * right / (1 - share), 9))
 
 
 def read_wrong(run: FinishedRun) -> Iterator[SftRow | RejectedRow]:
-    """Read what a run rejected for its answer: as SFT rows without loss on it where the searches are sound, else as it
-    is.
-
-    Data sets that do not tell one from the other give nothing.
+    """Read what a run rejected for its answer: as SFT rows without loss on the answer where the searches are sound,
+    else unchanged. Data sets that do not distinguish the two yield nothing.
     """
     dataset = load_dataset(run.dataset)
     life = resolve(dataset.life) if dataset.life else None

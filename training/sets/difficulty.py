@@ -1,4 +1,4 @@
-"""The measured difficulty of a training set's questions for an agent, and the choice of questions by it."""
+"""Read how difficult a training set's questions are for an agent, and select questions by it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trailforge.training.sets.order import Identity, identity_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """How one cell of an evaluation did on questions."""
+    """How one cell of an evaluation (an agent over a back end) did on questions."""
 
     cell: str = ""
     """The cell as AGENT/BACKEND/MODEL; empty: nothing was measured."""
@@ -24,18 +24,18 @@ class Measured:
 
     @property
     def name(self) -> str:
-        """The cell with a hash of what it found; empty where nothing was measured."""
+        """Return the cell's name with a hash of its results; empty where nothing was measured."""
         if not self.cell:
             return ""
         content = json.dumps(sorted(map(astuple, self.found.values())))
         return f"{self.cell} {hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
     def of(self, question: str, answer: str) -> MeasuredDifficulty | None:
-        """Return what was measured of a question with this gold answer; None: it was not measured."""
+        """Return what was measured for a question with this gold answer; None where nothing was."""
         return self.found.get(identity_of(question, answer))
 
     def mark(self, row: RlRow) -> RlRow:
-        """Return the row with what is known of its question."""
+        """Return the row with what is known of its question's difficulty."""
         found = self.of(row.question, gold_of(row.reward_model.ground_truth))
         if found is None:
             return row
@@ -49,7 +49,7 @@ class Measured:
         )
 
     def judge(self, question: str, answer: str, config: ViewConfig) -> Verdict | None:
-        """Return why a question is not among those that are asked for; None where it is, or all are."""
+        """Return why a question is not within the wanted range; None where it is, or all are wanted."""
         pass_rate, calls = config.pass_rate, config.calls
         if pass_rate is None and calls is None:
             return None
@@ -69,9 +69,8 @@ NOT_MEASURED = Measured()
 
 
 def read_measured(folder: Path | None, cell: str = "") -> Measured:
-    """Read the difficulties from an evaluation; None: nothing was measured.
-
-    Raises as `measure_difficulty` does, and for a cell without an evaluation.
+    """Read the difficulties from an evaluation; with None nothing was measured. Raises what `measure_difficulty`
+    raises, and `InvalidInput` for a cell without an evaluation.
     """
     if folder is None:
         if cell:
@@ -82,7 +81,7 @@ def read_measured(folder: Path | None, cell: str = "") -> Measured:
 
 
 def gold_of(truth: GroundTruth) -> str:
-    """Return the gold answer as questions have it: for options, their letters."""
+    """Return the gold answer in the form that questions have: for options, their letters."""
     return ", ".join(truth.correct_options) or truth.target[0]
 
 

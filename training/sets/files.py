@@ -41,7 +41,7 @@ TABLES: dict[str, type] = {"sft": SftRow, "rl": RlRow, "pairs": PreferenceRow}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRows:
-    """The number of rows for one table of a set."""
+    """The name of one of a set's tables, with its number of rows."""
 
     table: str
     rows: int
@@ -62,7 +62,7 @@ class SetInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitCount:
-    """What a split holds from a data set."""
+    """How many rows a split has from one data set."""
 
     table: str
     split: str
@@ -78,7 +78,7 @@ class SplitCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetManifest:
-    """A finished training set."""
+    """The description of a finished training set: the content of its `manifest.json`."""
 
     STORED_AS: ClassVar[str] = "SetManifest"
     SCHEMA_VERSION: ClassVar[str] = "1.3"
@@ -105,18 +105,18 @@ class SetManifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSet:
-    """A finished training set, to be read."""
+    """A finished training set, opened for reading."""
 
     folder: Path
     manifest: SetManifest
 
     def files(self, table: str, split: str) -> list[Path]:
-        """Return the Parquet files of a split in the order of learning; none when it has no rows."""
+        """Return the Parquet files of a split in the order of training; none when it has no rows."""
         return [self.folder / entry.path for entry in self._entries(table, split)]
 
     @property
     def masks_mistakes(self) -> bool:
-        """Whether mistaken claims are to be left out of the loss."""
+        """Tell whether mistaken claims are to be left out of the loss."""
         return json.loads(self.manifest.config).get("mistakes") == "mask"
 
     def row_count(self, table: str, split: str) -> int:
@@ -124,16 +124,15 @@ class TrainingSet:
         return sum(entry.rows for entry in self._entries(table, split))
 
     def batches(self, table: str, split: str, record: type[Record]) -> Iterator[list[Record]]:
-        """Read the rows of a split in the order of learning, a row group at a time.
-
-        Raises `InvalidInput` as `iter_parquet` does, and `CountMismatch` for a file that differs from the manifest.
+        """Read the rows of a split in the order of training, a row group at a time. Raises `InvalidInput` as
+        `iter_parquet` does, and `CountMismatch` for a file that differs from the manifest.
         """
         for entry in self._entries(table, split):
             check_hash(self.folder / entry.path, entry)
             yield from iter_parquet(self.folder / entry.path, record)
 
     def rows(self, table: str, split: str, record: type[Record]) -> Iterator[Record]:
-        """Read the rows of a split in the order of learning, one at a time."""
+        """Read the rows of a split in the order of training, one at a time."""
         for batch in self.batches(table, split, record):
             yield from batch
 
@@ -159,7 +158,7 @@ def _read_manifest(path: Path) -> SetManifest:
     try:
         value = parse_json(path.read_bytes())
     except OSError as error:
-        raise InvalidInput(f"cannot be read ({error.strerror})", file=path) from error
+        raise InvalidInput(f"cannot be read ({error.strerror}); see its permissions", file=path) from error
     except ValueError as error:
         raise InvalidInput(f"not valid JSON ({error})", file=path) from error
     return from_stored(SetManifest, value, source=path)
@@ -169,20 +168,20 @@ Row = TypeVar("Row", SftRow, RlRow, PreferenceRow)
 
 
 def rows_of(folder: Path, table: str, split: Split, record: type[Row]) -> list[Row]:
-    """Read all rows of a split, in the order of learning.
-
-    Raises as `open_set` does, and `InvalidInput` when there are none.
+    """Read all rows of a split, in the order of training. Raises what `open_set` raises, and `InvalidInput` when there
+    are none.
     """
     rows = list(open_set(folder).rows(table, split, record))
     if not rows:
-        raise InvalidInput(f"no rows in {table}/{split}", file=folder)
+        raise InvalidInput(
+            f"no rows in {table}/{split}; make the set with `training-set` from runs that have some", file=folder
+        )
     return rows
 
 
 def held_out_questions(folder: Path) -> list[Question]:
-    """Read the questions of `rl/validation`, each once, for evaluations.
-
-    Where questions of two runs have one id, all but the first have the row's uid in it. Raises as `rows_of`.
+    """Read the questions of `rl/validation`, each once, for evaluations. Where questions of two runs have one id, all
+    but the first get the row's uid added to it. Raises what `rows_of` raises.
     """
     rows = {
         (row.data_source, row.question_id, row.question, row.reward_model.ground_truth.target[:1]): row
@@ -198,9 +197,8 @@ def held_out_questions(folder: Path) -> list[Question]:
 
 
 def make_question(truth: GroundTruth, *, id: str, question: str, dataset: str) -> Question:
-    """Return a question of a training as evaluations have it, with the gold answers of its source.
-
-    Names that rules made are left to the reward. For a question with options the letters are the answer.
+    """Return a training's question in the form that evaluations have, with the gold answers of its source. Names that
+    rules made are left to the reward. For a question with options the letters are the answer.
     """
     golds = (", ".join(truth.correct_options),) if truth.correct_options else truth.given
     return Question(
@@ -218,9 +216,8 @@ def make_question(truth: GroundTruth, *, id: str, question: str, dataset: str) -
 
 
 def set_aside(rows: Sequence[RlRow], audited: Audited) -> tuple[list[RlRow], list[RejectedRow]]:
-    """Separate the questions that an audit does not set aside from the others, which come with its reasons.
-
-    Raises as `split_audited` does.
+    """Split off the questions that an audit found unanswerable; they are returned with the audit's reasons. Raises what
+    `split_audited` raises.
     """
 
     def key_of(row: RlRow) -> str | None:
@@ -239,11 +236,11 @@ def questions_left(folder: Path, split: Split, protocol: str, audited: Path | No
 
 
 def questions_of(folder: Path, split: Split, protocol: str) -> list[RlRow]:
-    """Read the questions of a split that are asked in a protocol, in the order of learning, and print how many others
+    """Read the questions of a split that are asked in a protocol, in the order of training, and print how many others
     there are.
 
     A prompt tells the agent how to search and how to answer, so no other grammar may read what it writes and no other
-    reward may pay it. Raises as `rows_of`, and `InvalidInput` when none is asked so.
+    reward may be used. Raises what `rows_of` raises, and `InvalidInput` when there are none.
     """
     rows = rows_of(folder, "rl", split, RlRow)
     asked = Counter(row.reward_model.ground_truth.protocol for row in rows)

@@ -1,6 +1,4 @@
-"""The judging of a training set's rows: what is against a row, how long it is, and the segments that may take its
-place.
-"""
+"""Check the rows of a training set: what is wrong with a row, how long it is, and the segments that may replace it."""
 
 from __future__ import annotations
 
@@ -42,9 +40,8 @@ SPLIT = "split_into_segments"
 
 
 def segments(row: SftRow) -> Iterator[SftRow]:
-    """Make a row for each of the agent's turns, with all before it; the loss is taken on that turn alone.
-
-    "Split the dialogue into smaller segments" (MSearcher, section 3.2.1), which gives no rule.
+    """Yield a row for each of the agent's turns, with all before it; the loss is taken on that turn alone. "Split the
+    dialogue into smaller segments" (MSearcher, section 3.2.1), which gives no rule.
     """
     turns = [index for index, train in enumerate(row.train) if train]
     for number, index in enumerate(turns):
@@ -63,10 +60,10 @@ def segments(row: SftRow) -> Iterator[SftRow]:
 
 
 class RowJudge:
-    """A judge of rows: it says what is against a row, the first reason alone, and how many tokens the row has.
+    """Checks rows: returns the first reason to reject a row, and its number of tokens.
 
-    The score of a verdict is this length, or 1. It remembers the rows that it has seen, for the second of two that are
-    the same.
+    The score of a verdict is this length, or 1. It remembers the rows that it has seen, to reject the second of two
+    equal ones.
     """
 
     def __init__(self, config: ViewConfig, measured: Measured = NOT_MEASURED) -> None:
@@ -84,7 +81,7 @@ class RowJudge:
         self._seen: set[tuple[str, ...]] = set()
 
     def conversation(self, row: SftRow) -> tuple[Verdict | None, int]:
-        """Judge a whole conversation."""
+        """Check a whole conversation."""
         if row.segment_count != 1 and row.protocol != BROWSE:  # whose windows are all that the model was shown
             return _against("per_turn_row", "segments are made of the whole conversation, which is a row too"), 0
         if self._has_seen("sft", row.uid):
@@ -102,12 +99,12 @@ class RowJudge:
         return self._measured(row)
 
     def segment(self, row: SftRow) -> tuple[Verdict | None, int]:
-        """Judge a segment of a row that is sound."""
+        """Check a segment of a row that passed."""
         verdict, tokens = self._measured(row)
         return (replace(verdict, reason="too_long") if verdict is not None else None), tokens
 
     def question(self, row: RlRow, note: QuestionNotes) -> tuple[Verdict | None, int]:
-        """Judge a question to ask; its length is that of its prompt. `note`: what runs tell of it."""
+        """Check a question; its length is that of its prompt. `note` has what runs know of it."""
         truth = row.reward_model.ground_truth
         if self._has_seen("rl", truth.protocol, " ".join(row.question.casefold().split())):
             return _against("duplicate_question", "asked before in the same protocol"), 0
@@ -133,9 +130,8 @@ class RowJudge:
         return None
 
     def pair(self, row: PreferenceRow, truth: GroundTruth | None = None) -> tuple[Verdict | None, int]:
-        """Judge two conversations, of which each has to fit; the length is that of both.
-
-        `truth`: that of their question.
+        """Check two conversations, each of which must fit; the length is that of both. `truth` is that of their
+        question.
         """
         both = [(*row.prompt, *end) for end in (row.chosen, row.rejected)]
         if self._has_seen("pairs", row.uid):
@@ -211,13 +207,13 @@ class RowJudge:
 
 
 def is_ranked_lower(row: PreferenceRow, truth: GroundTruth) -> bool:
-    """Say whether the reward that a truth names pays a pair's chosen end less than its rejected one."""
+    """Tell whether the reward that a truth names is lower for a pair's chosen ending than for its rejected one."""
     return pay((*row.prompt, *row.chosen), truth) < pay((*row.prompt, *row.rejected), truth)
 
 
 def misjudges_unknown(row: PreferenceRow, truth: GroundTruth) -> bool:
-    """Say whether a pair prefers "unknown" though a text may state the answer, or an answer though "unknown" was the
-    true one.
+    """Tell whether a pair prefers "unknown" although a text may state the answer, or an answer although "unknown" was
+    right.
     """
     chosen, rejected = (read_transcript((*row.prompt, *end), row.protocol) for end in (row.chosen, row.rejected))
     if is_abstention(chosen.answer) and not mcts_reward(chosen.answer, truth.golds):
@@ -230,10 +226,7 @@ def _ids(tokenizer: Any, messages: Sequence[ChatMessage]) -> list[int]:
 
 
 def load_tokenizer(name: str) -> Any:
-    """Load a tokenizer of transformers, taught ChatML as `train sft` does (`prepare_tokenizer`).
-
-    Raises `InvalidInput`.
-    """
+    """Load a tokenizer of transformers, prepared as `train sft` does (`prepare_tokenizer`). Raises `InvalidInput`."""
     tokenizer = read_tokenizer(name)
     teach(tokenizer)
     prepare_tokenizer(tokenizer)
@@ -245,9 +238,7 @@ Row = TypeVar("Row", SftRow, RlRow, PreferenceRow)
 
 def without_invisible(row: Row) -> tuple[Row, int]:
     """Return a row without invisible characters in text that no agent wrote (`schemas.text.remove_invisible`), and
-    their number.
-
-    Our own runs have none there. What an agent wrote stays as it wrote it.
+    their number. Rows of our own runs have none; what an agent wrote is unchanged.
     """
     held = ("messages",) if isinstance(row, SftRow) else ("prompt",)
     held = ("prompt", "chosen", "rejected") if isinstance(row, PreferenceRow) else held
@@ -267,10 +258,8 @@ def _visible(message: ChatMessage) -> tuple[ChatMessage, int]:
 
 
 def control_token(messages: tuple[ChatMessage, ...]) -> str | None:
-    """Find text that no agent wrote and that a model's template would take for a special token; None when there is
-    none.
-
-    What an agent wrote may hold marks of its protocol, but not those of our own template.
+    """Return text that no agent wrote and that a model's template would take for a special token; None when there is
+    none. What an agent wrote may contain marks of its protocol, but not those of our own template.
     """
     for number, message in enumerate(messages):
         if message.role == "assistant":
@@ -305,7 +294,7 @@ def _against(reason: str, detail: str, *, score: float = 1.0) -> Verdict:
 
 
 class QuestionNgrams:
-    """The n-grams of all benchmark questions."""
+    """The n-grams of all benchmark questions, by which contaminated questions are recognised."""
 
     def __init__(self, questions: Iterable[tuple[str, str]], n: int) -> None:
         """`questions`: name of the benchmark and question."""
@@ -316,7 +305,7 @@ class QuestionNgrams:
                 self._found.setdefault(ngram, (name, question))
 
     def asking(self, question: str) -> str | None:
-        """Return the benchmark that asks this question too, as a line for a person; None when none does."""
+        """Return a line naming the benchmark that asks this question, too; None when none does."""
         shared = ngrams_of(question, self._n) & self._found.keys()
         if not shared:
             return None
@@ -325,9 +314,8 @@ class QuestionNgrams:
 
 
 def read_benchmarks(paths: Iterable[str], n: int) -> QuestionNgrams:
-    """Read the n-grams from files as `read_benchmark` takes them.
-
-    Raises as it does, and for a file without questions.
+    """Read the n-grams from files that `read_benchmark` can read. Raises what that raises, and `InvalidInput` for a
+    file without questions.
     """
     return QuestionNgrams((pair for path in paths for pair in _named_questions(Path(path))), n)
 

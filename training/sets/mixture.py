@@ -1,4 +1,4 @@
-"""The mixture of a training set: which rows are too many for the weights of runs, or of all runs of data sets."""
+"""Decide which rows of a training set are too many for the given weights of runs or data sets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Mixed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixture:
-    """Weights of parts, and the part of every run. Without weights all rows are taken."""
+    """The weights of the mixture's parts, and the part that each run belongs to. Without weights all rows are taken."""
 
     weights: Mapping[str, Fraction] = field(default_factory=dict)
     part_of: Mapping[str, str] = field(default_factory=dict)
@@ -33,9 +33,9 @@ class Mixture:
 
 
 def read_mixture(mix: Sequence[Share], given: Sequence[Mixed]) -> Mixture:
-    """Read which weight is whose: that of a run's own folder, or else that of its data set, whose runs share it.
-
-    Raises `InvalidInput` for a name that is neither, for a run without weight, and for a weight that no run has.
+    """Match the given weights with runs: a weight belongs to a run's own folder, or else to a data set, whose runs
+    share it. Raises `InvalidInput` for a name that is neither, for a run without weight, and for a weight without a
+    run.
     """
     if not mix:
         return Mixture()
@@ -47,11 +47,11 @@ def read_mixture(mix: Sequence[Share], given: Sequence[Mixed]) -> Mixture:
         raise InvalidInput(f"{unknown[0]!r} is nothing that is mixed here; there are {known}", field="mix")
     part_of = {found.origin: part for part, found in own.items() if found is not None}
     if len(part_of) < len(own):
-        raise InvalidInput("a run has two weights", field="mix")
+        raise InvalidInput("a run has two weights; give it one", field="mix")
     named = {share.part for share in mix} & datasets
     for each in given:
         if each.origin not in part_of and each.dataset not in named:
-            raise InvalidInput(f"no weight for {each.path} ({each.dataset})", field="mix")
+            raise InvalidInput(f"no weight for {each.path} ({each.dataset}); add one with --mix", field="mix")
         part_of.setdefault(each.origin, each.dataset)
     if idle := sorted(named - set(part_of.values())):
         raise InvalidInput(f"{idle[0]}: each of its runs has a weight of its own", field="mix")
@@ -59,10 +59,8 @@ def read_mixture(mix: Sequence[Share], given: Sequence[Mixed]) -> Mixture:
 
 
 def mixed(entries: Sequence[Entry], mixture: Mixture, seed: int) -> tuple[list[Entry], list[Entry]]:
-    """Separate the rows that stay from those that are too many of their part.
-
-    As many stay as the weights permit without a row twice. Raises `InvalidInput` for weights that leave a part none of
-    its rows.
+    """Split the rows into those that are kept and those that are too many. As many are kept as the weights permit
+    without repeating a row. Raises `InvalidInput` for weights that leave a part none of its rows.
     """
     if not mixture.weights or not entries:
         return list(entries), []

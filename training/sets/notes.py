@@ -1,5 +1,5 @@
-"""Notes on what runs tell of their questions: how kept rows answer them, how well models know them, what states their
-golds.
+"""Collect what runs show of their questions: how kept rows answer them, how well models know them, which texts state
+their answers.
 
 A question is worth a rollout where its reward and the filters mean the same by "right", where the model has to search
 for the answer, and where some text gives it.
@@ -46,18 +46,18 @@ class QuestionNotes:
 
     @property
     def gold_stated(self) -> bool | None:
-        """Whether a text states the gold answer, as in `RlRow`."""
+        """Return whether a text states the gold answer, as in `RlRow`."""
         return self.is_stated if self.has_text and self.is_quoted else None
 
     def read(self, texts: Iterable[str]) -> None:
-        """Look whether one of the texts states a gold answer, of which all names have to be known."""
+        """Check whether one of the texts states a gold answer; all its names must be known before."""
         given = () if self.is_stated else tuple(texts)
         found = state_gold(given, tuple(self.golds)) if given else None
         if found is not None:
             self.has_text, self.is_stated = True, found
 
     def weigh(self, share: float) -> None:
-        """Note the share of answers from memory with which some model knows the question."""
+        """Record the share of answers from memory with which some model knows the question."""
         self.known_share = max(share, self.known_share or 0.0)
 
 
@@ -65,17 +65,17 @@ Notes = Mapping[Identity, QuestionNotes]
 
 
 def note_of(notes: Notes, row: RlRow) -> QuestionNotes:
-    """Return the note of a question; an empty one where no run asked it."""
+    """Return what is known of a question; an empty record where no run asked it."""
     return notes.get(identity_of(row.question, row.reward_model.ground_truth.target[0])) or QuestionNotes()
 
 
 def names_in(notes: Notes) -> Callable[[AskedQuestion], Iterable[str]]:
-    """Return, for `rl_rows`, what else a question's gold answer is called."""
+    """Return a function, for `rl_rows`, that returns further names of a question's gold answer."""
     return lambda asked: notes[identity_of(asked.text, asked.golds[0])].golds
 
 
 def read_notes(runs: Sequence[FinishedRun]) -> Notes:
-    """Read the notes of all questions that runs asked. Raises as `FinishedRun.rows` does."""
+    """Collect the notes on all questions that runs asked. Raises what `FinishedRun.rows` raises."""
     notes: dict[Identity, QuestionNotes] = {}
     for run in runs:
         _read_golds(run, notes)
@@ -169,9 +169,8 @@ def _mappings(value: Any) -> list[dict[str, Any]]:
 
 
 def find_unpaid(note: QuestionNotes, truth: GroundTruth) -> str | None:
-    """Return a kept row's answer that the reward of the question does not find wholly right; None where there is none.
-
-    R-Search's reward asks a judge, which found such answers right.
+    """Return a kept row's answer that the question's reward does not call wholly right; None where there is none. With
+    R-Search's reward a judge is asked, which found such answers right.
     """
     constants = reward_preset(truth.reward_preset).constants
     if isinstance(constants, RSearchConstants):

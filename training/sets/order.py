@@ -1,4 +1,4 @@
-"""The order of learning, made from that of runs: which rows are held out, and how the others follow.
+"""Decide the order of training: which rows are held out for validation, and in which order the others come.
 
 Rows wait on disk (`Staged`), since they may not fit in memory; an `Entry` is what has to be known of one to place it.
 """
@@ -38,7 +38,7 @@ Ids are of one run alone, and two questions may have the same words.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What has to be known of a row to place it, so that the rows themselves need not be in memory."""
+    """What must be known of a row to place it, so that the rows themselves need not be in memory."""
 
     number: int
     """The number by which the row is found again."""
@@ -56,26 +56,23 @@ class Entry:
 
 
 def question_key(question: str) -> str:
-    """Return a key that is the same for questions that differ in case, punctuation, articles or white space alone.
-
-    Options do not count.
+    """Return a key that is equal for questions that differ only in case, punctuation, articles or white space. Options
+    do not count.
     """
     first = question.strip().split("\n")[0]
     return normalize_answer(first) or " ".join(question.casefold().split())
 
 
 def identity_of(question: str, answer: str) -> Identity:
-    """Return the identity of a question.
-
-    Case, white space, and what normalising takes from the gold answer, do not count.
+    """Return the identity of a question with its gold answer, ignoring case, white space, and what normalisation
+    removes from the answer.
     """
     return " ".join(question.casefold().split()), normalize_answer(answer) or answer
 
 
 def held_out(trained: Collection[str], others: Collection[str], share: float, seed: int) -> set[str]:
-    """Choose the keys of the questions for validation: the same share of those with an SFT row and of those without.
-
-    At least one of each is chosen, unless there is only one.
+    """Choose the keys of the questions for validation: the same share of those with an SFT row and of those without,
+    and at least one of each unless there is only one.
     """
     found: set[str] = set()
     for keys in (set(trained), set(others) - set(trained)):
@@ -86,10 +83,8 @@ def held_out(trained: Collection[str], others: Collection[str], share: float, se
 
 
 def ordered(entries: Sequence[Entry], order: Order, seed: int) -> list[Entry]:
-    """Return the rows in the order of learning.
-
-    `curriculum`: stage by stage, in each from easy to hard; data sets, whose difficulties do not compare, run through a
-    stage side by side. Rows that are as hard stand in a random order.
+    """Return the rows in the order of training. `curriculum` goes stage by stage, in each from easy to hard; data sets,
+    whose difficulties do not compare, alternate within a stage. Equally hard rows are in random order.
     """
     drawn = sorted(entries, key=lambda entry: (draw_by_lot(seed, "order", entry.uid), entry.uid))
     if order == "shuffled":
@@ -106,7 +101,7 @@ def ordered(entries: Sequence[Entry], order: Order, seed: int) -> list[Entry]:
 
 
 def draw_by_lot(seed: int, purpose: str, name: str) -> bytes:
-    """Draw a random number that depends on nothing but seed, purpose and name."""
+    """Return random bytes that depend on nothing but seed, purpose and name."""
     return hashlib.sha256(f"{seed}\0{purpose}\0{name}".encode()).digest()
 
 
@@ -114,7 +109,7 @@ Record = TypeVar("Record")
 
 
 class Staged(Generic[Record]):
-    """A file of rows that are found again by number. The numbers run from 0 in the order of adding."""
+    """A temporary file of rows that are read back by number, from 0 in the order of adding."""
 
     def __init__(self, path: Path, record: type[Record]) -> None:
         self._record = record
@@ -128,30 +123,30 @@ class Staged(Generic[Record]):
         self._file.close()
 
     def add(self, row: Record) -> int:
-        """Add a row, and return its number."""
+        """Add a row to the file, and return its number."""
         self._starts.append(self._file.seek(0, 2))
         self._file.write(json.dumps(to_dict(row), ensure_ascii=False).encode() + b"\n")
         return len(self._starts) - 1
 
     def read(self, number: int) -> Record:
-        """Read a row that was added."""
+        """Read the row with this number."""
         self._file.seek(self._starts[number])
         return from_dict(self._record, json.loads(self._file.readline()))
 
 
 class Books:
-    """The books of one table: a line of the manifest, and where its rejected rows go."""
+    """The counts of one table, for the manifest, and the writer of its rejected rows."""
 
     def __init__(self, stage: str, rejected: RejectedRows) -> None:
         self.stage, self._rejected = stage, rejected
         self._accepted, self._reasons = 0, Counter[str]()
 
     def accept(self, count: int = 1) -> None:
-        """Count rows that stay."""
+        """Count rows that are kept."""
         self._accepted += count
 
     def reject(self, uid: str, row: object, verdict: Verdict) -> None:
-        """Count a row that does not stay, and keep it with the verdict."""
+        """Count a row that is not kept, and store it with the verdict."""
         self._reasons[verdict.reason] += 1
         self._rejected.add(
             RejectedRow(
@@ -165,16 +160,13 @@ class Books:
         )
 
     def line(self, inputs: int) -> StageCount:
-        """Return the line as manifests hold it.
-
-        `inputs` was counted elsewhere, so that the line can fail to balance.
-        """
+        """Return the counts as manifests store them. `inputs` was counted elsewhere, so that a mismatch is noticed."""
         reasons = tuple(Count(reason=reason, count=n) for reason, n in sorted(self._reasons.items()))
         return StageCount(name=self.stage, inputs=inputs, accepted=self._accepted, rejected=reasons)
 
 
 class RejectedRows:
-    """A writer of the rows in `rejected/`."""
+    """Writes the rows of `rejected/`."""
 
     def __init__(self, folder: Path, rows_per_file: int) -> None:
         self._folder, self._most = folder, rows_per_file
@@ -182,13 +174,13 @@ class RejectedRows:
         self.files: list[FileEntry] = []
 
     def add(self, row: RejectedRow) -> None:
-        """Keep a row."""
+        """Add a row to be written."""
         self._waiting.append(row)
         if len(self._waiting) >= self._most:
             self.close()
 
     def close(self) -> None:
-        """Write the rows that still wait."""
+        """Write the rejected rows that still wait."""
         if self._waiting:
             path = self._folder / "rejected" / f"part-{len(self.files):05d}.parquet"
             self.files.append(_write(self._folder, path, RejectedRow, self._waiting))

@@ -1,4 +1,4 @@
-"""Runs of any data set as training meets them: finished, and read by the roles that their tables declare.
+"""Read finished runs of any data set for training, by the roles that their tables declare.
 
 RL rows are made here, of every question that was put into a run, whether or not a trajectory of it was accepted, and of
 files of questions, which need no run. A row's prompt, `protocol` and `reward_preset` go together: the protocol of the
@@ -42,17 +42,16 @@ def trained_tables(dataset: str) -> dict[str, Table]:
 
 
 def table_of(dataset: str, role: TableRole) -> tuple[str, Table] | None:
-    """Return a data set's table of a role, with its name; None where it has none."""
+    """Return the name and declaration of a data set's table with this role; None where it has none."""
     return next(((name, table) for name, table in trained_tables(dataset).items() if table.role == role), None)
 
 
 def open_runs(folders: Sequence[Path]) -> list[FinishedRun]:
-    """Open several runs in the given order.
-
-    Raises `InvalidInput` as `open_run` does, and for a run that is given twice.
+    """Open several runs in the given order. Raises `InvalidInput` as `open_run` does, and for a run that is given
+    twice.
     """
     if not folders:
-        raise InvalidInput("no run given")
+        raise InvalidInput("no run given; name the folders of finished runs")
     runs = [open_run(folder) for folder in folders]
     folder_of: dict[str, Path] = {}
     for run in runs:
@@ -94,9 +93,8 @@ def rl_rows(
     protocol: str | None = None,
     names_of: Callable[[AskedQuestion], Iterable[str]] = lambda question: (),
 ) -> Iterator[RlRow]:
-    """Return the questions of a run, in its order. `protocol`: that of questions without options; None: the data set's.
-
-    `names_of`: what else a question's gold answer is called, as a graph tells.
+    """Yield the questions of a run, in its order. `protocol` is that of questions without options, by default the data
+    set's. `names_of` returns further names of a question's gold answer, as a graph has them.
     """
     questions = table_of(run.dataset, "questions")
     if questions is None:
@@ -112,9 +110,8 @@ def rl_rows(
 
 
 def read_asked(path: Path, column_map: Mapping[str, str] | None = None) -> list[Question]:
-    """Read the questions of a file as `pipelines.sources.read_questions` takes it.
-
-    Raises `InvalidInput` as it does, for the first row that is no question, and for a file without any.
+    """Read the questions of a file that `pipelines.sources.read_questions` can read. Raises `InvalidInput` as that
+    does, for the first row that is no question, and for a file without any.
     """
     questions = []
     for row in read_questions(path, column_map=column_map):
@@ -127,21 +124,20 @@ def read_asked(path: Path, column_map: Mapping[str, str] | None = None) -> list[
 
 
 def name_of(path: Path) -> str:
-    """Return the name by which a file's questions go: the file's name without endings."""
+    """Return the name under which a file's questions are counted: the file's name without endings."""
     return path.name.partition(".")[0]
 
 
 def asked_rows(path: Path, questions: Iterable[Question], protocol: str) -> Iterator[RlRow]:
-    """Return rows of a file's questions, with the titles and hops that it gives.
-
-    No run holds what is searched for them.
+    """Yield rows of a file's questions, with the titles and hops that it gives. They belong to no run whose documents
+    could be searched.
     """
     for question in questions:
         yield _row(question.asked(), question.dataset or name_of(path), "", protocol)
 
 
 def paid_by(row: RlRow, reward: str | None) -> RlRow:
-    """Return the question, paid by another reward and held against that one's names; None: as it is."""
+    """Return the question with another reward, and with the gold names for that reward; with None unchanged."""
     if reward is None:
         return row
     truth = restate_truth(row.reward_model.ground_truth, row.reward_model.ground_truth.protocol, reward)
@@ -149,10 +145,8 @@ def paid_by(row: RlRow, reward: str | None) -> RlRow:
 
 
 def restate_truth(truth: GroundTruth, protocol: str, reward: str | None) -> GroundTruth:
-    """Return a ground truth in a protocol and by a reward (None: the protocol's own), with the names that the reward
-    takes.
-
-    Options stay with their protocol's reward where the other one compares words alone.
+    """Return a ground truth for a protocol and a reward (by default the protocol's own), with the names that the reward
+    takes. Options keep their protocol's reward where the other one compares words alone.
     """
     preset = reward_preset(reward or asking_of(protocol).reward)
     if truth.correct_options and not compares_letters(preset):
@@ -162,13 +156,13 @@ def restate_truth(truth: GroundTruth, protocol: str, reward: str | None) -> Grou
 
 
 def question_count(run: FinishedRun) -> int:
-    """Return how many rows `rl_rows` gives."""
+    """Return how many rows `rl_rows` yields."""
     questions = table_of(run.dataset, "questions")
     return run.row_count(questions[0]) if questions else 0
 
 
 def difficulties(run: FinishedRun) -> dict[str, tuple[int, float]]:
-    """Return stage and difficulty by question id, where the run has a curriculum of its own."""
+    """Return stage and difficulty by question id, for a run that has a curriculum of its own."""
     questions = table_of(run.dataset, "questions")
     if questions is None or "curriculum_stage" not in {each.name for each in fields(questions[1].record)}:
         return {}
@@ -184,9 +178,8 @@ def stage_of(hops: int) -> int:
 def ground_truth(
     asked: AskedQuestion, protocol: str, titles: tuple[str, ...] = (), names: tuple[str, ...] = ()
 ) -> GroundTruth:
-    """Put together what rewards know of a question. `titles`: of its supporting documents in the run's corpus.
-
-    `names`: see `rl_rows`.
+    """Return what rewards need to know of a question. `titles` are those of its supporting documents in the run's
+    corpus. For `names` see `rl_rows`.
     """
     grammar = asking_of(protocol)
     golds = asked.golds if asked.options else tuple(dict.fromkeys((*asked.golds, *names)))

@@ -1,4 +1,4 @@
-"""A table of a training set in the making: its rows on disk, its lines of the books, where each row is placed."""
+"""A table of a training set that is being made: its rows on disk, its counts, and where each row is placed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True, kw_only=True)
 class SetTable:
-    """A table of `TABLES` in the making."""
+    """One of the tables `TABLES` while it is being made."""
 
     name: str
     record: type
@@ -38,7 +38,7 @@ class SetTable:
     """Number of rows by `Entry.origin`."""
 
     def clean(self, row: Row) -> Row:
-        """Return the row as it is judged and kept; see `without_invisible`."""
+        """Return the row as it is checked and stored; see `without_invisible`."""
         cleaned, removed = without_invisible(row)
         self.invisible += removed
         return cleaned
@@ -50,7 +50,7 @@ class SetTable:
         curriculum: tuple[int, float],
         tokens: int,
     ) -> None:
-        """Take a row. `source`: its data set, and where it came from, as in `taken`."""
+        """Add a row. `source` is its data set, and where it came from, as in `taken`."""
         dataset, origin = source
         self.taken[origin] += 1
         self.entries.append(
@@ -67,7 +67,7 @@ class SetTable:
         )
 
     def place(self, validation: set[str], config: ViewConfig, mixture: Mixture) -> None:
-        """Split, mix and order the rows. Raises `InvalidInput` for a wanted split that would hold nothing."""
+        """Split, mix and order the rows. Raises `InvalidInput` for a wanted split that would be empty."""
         trained = [entry for entry in self.entries if entry.key not in validation]
         kept, left = mixed(trained, mixture, config.seed)
         if mixture.weights:
@@ -89,7 +89,7 @@ class SetTable:
             self.splits[split] = ordered(entries, config.order, config.seed)
 
     def write(self, folder: Path, config: ViewConfig, tell: Progress) -> Iterator[FileEntry]:
-        """Write the rows as files."""
+        """Write the rows as files, and yield their entries."""
         total = sum(map(len, self.splits.values()))
         done = 0
         for split, entries in self.splits.items():
@@ -100,7 +100,7 @@ class SetTable:
                 yield file
 
     def counts(self) -> Iterator[SplitCount]:
-        """Count what the splits hold."""
+        """Yield the counts of the splits."""
         for split, entries in self.splits.items():
             for dataset in sorted({entry.dataset for entry in entries}):
                 own = [entry for entry in entries if entry.dataset == dataset]

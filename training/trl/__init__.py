@@ -1,4 +1,4 @@
-"""Supervised training and reinforcement learning by TRL's trainers, with masks, episodes and rewards of our own."""
+"""Train by supervised and reinforcement learning with TRL's trainers, using masks, episodes and rewards of our own."""
 
 from typing import TYPE_CHECKING
 

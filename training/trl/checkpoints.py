@@ -1,6 +1,6 @@
-"""The folder of a training: what it was started with, its checkpoints, and the model that it ends in.
+"""Manage the folder of a training: the settings it was started with, its checkpoints, and the final model.
 
-    OUT/settings.json                 what decides the weights; a training goes on with the same settings only
+    OUT/settings.json                 what decides the weights; a training continues with the same settings only
     OUT/checkpoints/checkpoint-N/     after N optimizer steps; whole once `whole.json` lists its files
     OUT/logs/                         TensorBoard
     OUT/model/                        weights and tokenizer, there whole or not at all
@@ -9,7 +9,7 @@
     OUT/training.json                 figures of the finished training
 
 A checkpoint is written file by file. One that was interrupted has no `whole.json`, or a file that differs from it, and
-is passed over when a training goes on.
+is passed over when a training continues.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def checkpoints_of(out: Path) -> Path:
 
 
 def mark_whole(checkpoint: Path) -> None:
-    """Mark a checkpoint as whole: call it when its last file is written."""
+    """Mark a checkpoint as whole, after its last file is written."""
     _write_json(checkpoint / _WHOLE, {"files": _sizes(checkpoint)})
 
 
 def is_whole(checkpoint: Path) -> bool:
-    """Say whether a checkpoint was written to its end, and is as it was then."""
+    """Tell whether a checkpoint was written to its end, and is unchanged since."""
     try:
         listed = json.loads((checkpoint / _WHOLE).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -50,7 +50,7 @@ def is_whole(checkpoint: Path) -> bool:
 
 
 def find_last_whole(out: Path) -> Path | None:
-    """Find the checkpoint to go on from, and print which later ones were interrupted. None when there is none."""
+    """Return the checkpoint to resume from, and print which later ones were interrupted. None when there is none."""
     for checkpoint in _newest_first(checkpoints_of(out)):
         if is_whole(checkpoint):
             return checkpoint
@@ -64,14 +64,12 @@ def step_of(checkpoint: Path | None) -> int:
 
 
 def open_folder(out: Path, settings: Mapping[str, Any], *, resume: bool) -> Path | None:
-    """Begin a training's folder, or go on in it.
-
-    Return the checkpoint to go on from; None to begin with the first step. Raises `OutputError` for a folder that holds
-    another training, or this one without `resume`.
+    """Begin a training's folder, or resume it; returns the checkpoint to resume from, or None to begin with the first
+    step. Raises `OutputError` for a folder that holds another training, or this one without `resume`.
     """
     kept = out / SETTINGS
     if out.exists() and not out.is_dir():
-        raise OutputError(f"{out} is a file")
+        raise OutputError(f"{out} is a file; give a folder")
     if kept.exists():
         if not resume:
             raise OutputError(f"{out} holds a training; go on with --resume, or give another folder")
@@ -88,12 +86,12 @@ def open_folder(out: Path, settings: Mapping[str, Any], *, resume: bool) -> Path
         out.mkdir(parents=True, exist_ok=True)
         _write_json(kept, settings)
     except OSError as error:
-        raise OutputError(f"cannot write to {out}: {error.strerror}") from error
+        raise OutputError(f"cannot write to {out}: {error.strerror}; give another folder") from error
     return None
 
 
 def open_on_all_ranks(out: Path, settings: Mapping[str, Any], *, resume: bool) -> Path | None:
-    """Open a folder as `open_folder` does, by the main process for all that train together; all raise what it
+    """Open a folder as `open_folder` does, in the main process for all that train together; all raise what it
     raises.
     """
     from accelerate import PartialState
@@ -112,7 +110,9 @@ def open_on_all_ranks(out: Path, settings: Mapping[str, Any], *, resume: bool) -
 
 
 def save_model(trainer: Any, tokenizer: Any, out: Path) -> Path:
-    """Write weights and tokenizer to `OUT/model`; every process takes part, one of them writes."""
+    """Write weights and tokenizer to `OUT/model`, and return that folder; every process takes part, and one of them
+    writes.
+    """
     folder, unfinished = out / "model", out / "model.tmp"
     if trainer.args.should_save:
         shutil.rmtree(unfinished, ignore_errors=True)

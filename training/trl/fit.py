@@ -1,10 +1,10 @@
-"""The settings that all trainers share, and one run of a trainer with its figures.
+"""The settings that all trainers share, and one run of a trainer that survives SIGTERM.
 
 A run goes from a checkpoint or the first step to the last step, or to a SIGTERM.
 
 Clusters send SIGTERM before they take a machine away: the step is ended, a checkpoint written, and the process ends.
 torchrun and `accelerate launch` pass the signal on and kill what still runs after 30 seconds. What has not written its
-checkpoint by then goes on from the one before, as after any other end.
+checkpoint by then continues from the one before, as after any other end.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ KEPT_CHECKPOINTS = 3
 
 
 def count_accumulated(sequences: int, per_device: int, processes: int, *, field: str) -> int:
-    """Return how often each process accumulates `per_device` sequences for an optimizer step of so many.
-
+    """Return how many batches of `per_device` sequences each process accumulates for an optimizer step of `sequences`.
     Raises `InvalidInput`, with the numbers, when they do not divide evenly.
     """
     at_a_time = per_device * processes
@@ -52,9 +51,8 @@ def count_accumulated(sequences: int, per_device: int, processes: int, *, field:
 
 
 def trainer_arguments(config: TrainerConfig, out: Path, accumulated: int, *, max_steps: int | None) -> dict[str, Any]:
-    """Return the keyword arguments of a trainer's configuration.
-
-    Raises `InvalidInput` for a log without its package.
+    """Return the keyword arguments of a trainer's configuration. Raises `InvalidInput` for a kind of log whose package
+    is not installed.
     """
     import torch
 
@@ -91,7 +89,7 @@ def trainer_arguments(config: TrainerConfig, out: Path, accumulated: int, *, max
 
 
 def silence_trl() -> None:
-    """Silence warnings on names that TRL uses and transformers has given up: users can mend neither."""
+    """Silence warnings about deprecated names that TRL uses in transformers, since users cannot change either."""
     of_trl = r"`(is_)?gradient_checkpointing(_enable|_disable|_kwargs)?` is deprecated|`use_liger_kernel=True` is depre"
     warnings.filterwarnings("ignore", of_trl, FutureWarning)
 
@@ -105,13 +103,13 @@ def _checkpointing() -> str:
 
 
 def weight_settings(config: TrainerConfig) -> dict[str, Any]:
-    """Return the fields that decide the weights: a training goes on with the same ones only."""
+    """Return the fields that decide the weights, which must be the same for a training to be resumed."""
     free = ("logging", "save_steps", "keep_episodes", "keep_every")
     return {name: value for name, value in asdict(config).items() if name not in free}
 
 
 def peft_config(config: TrainerConfig) -> Any:
-    """Return low-rank adapters as peft takes them; None when all weights are trained."""
+    """Return low-rank adapters in the form that peft takes; None when all weights are trained."""
     if config.lora is None:
         return None
     from peft import LoraConfig
@@ -146,19 +144,16 @@ def begin(
     max_steps: int | None,
     resume: bool,
 ) -> Path | None:
-    """Open a training's folder, or go on in it, and return the checkpoint to go on from.
-
-    Raises as `open_on_all_ranks` does. `source`: the model with which it begins. `decided`: what else decides the
-    weights.
+    """Begin a training's folder, or resume it, and return the checkpoint to resume from. Raises what
+    `open_on_all_ranks` raises. `source` is the model with which it begins; `decided` is what else decides the weights.
     """
     settings = {"stage": stage, "base_model": source, "training_set": set_hash(training_set), "max_steps": max_steps}
     return open_on_all_ranks(out, {**settings, **decided}, resume=resume)
 
 
 def make_stop_callback(every: int = 1) -> Any:
-    """Make a callback whose `is_asked` says whether the training has ended for a signal, in whichever of its processes.
-
-    `every`: it ends after a step that this divides.
+    """Return a callback whose `is_asked` says whether the training was ended by a signal, in any of its processes. It
+    ends after a step that `every` divides.
     """
     from transformers import TrainerCallback
 
@@ -189,7 +184,7 @@ def make_stop_callback(every: int = 1) -> Any:
 
 
 def leave(step: int, steps: int) -> NoReturn:
-    """End the process as one that was told to end."""
+    """End the process with the exit code of one that was ended by a signal."""
     log(f"stopped after step {step} of {steps}; the same command with --resume goes on from here")
     raise SystemExit(EXIT_CODE)
 
@@ -223,7 +218,7 @@ _EVERY_S = 60.0
 
 
 def figures_by_step(history: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
-    """Return the trainer's log with a row for each step, in their order; what is logged twice counts the last time."""
+    """Return the trainer's log with a row for each step, in order; of what is logged twice the last entry counts."""
     rows: dict[int, dict[str, float]] = {}
     for entry in history:
         known = {name: float(value) for name, value in entry.items() if isinstance(value, int | float)}
@@ -245,9 +240,8 @@ def write_figures(history: Sequence[Mapping[str, Any]], out: Path) -> None:
 
 
 def make_folder_callback(out: Path) -> Any:
-    """Make a callback that marks each checkpoint as whole when its last file is written.
-
-    It writes the figures then and at the end.
+    """Return a callback that marks each checkpoint as whole after its last file is written. It writes the figures then
+    and at the end.
     """
     from transformers import TrainerCallback
 

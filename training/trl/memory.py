@@ -1,4 +1,4 @@
-"""An estimate of the accelerator memory that a training needs, made before anything is loaded.
+"""Estimate the accelerator memory that a training needs, before anything is loaded.
 
 Of each device, in bytes, for N weights in float32 over S devices (FSDP, ZeRO-3; S = 1 else), T tokens at a time, L
 layers of width h with a middle of i, and V words:
@@ -33,7 +33,7 @@ GB = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a model's memory depends on."""
+    """The numbers of a model on which its memory depends."""
 
     layers: int
     hidden: int
@@ -72,7 +72,7 @@ class Need:
 
     @property
     def total(self) -> float:
-        """Bytes of one device, all together."""
+        """Return the bytes of one device, all purposes together."""
         return sum(getattr(self, each.name) for each in fields(self))
 
     @property
@@ -133,9 +133,8 @@ def need(
 def check_memory(
     source: str, config: TrainerConfig, tokens: int, *, with_reference: bool = False, engine_share: float = 0.0
 ) -> None:
-    """Say what the training needs, where there is an accelerator; warn when that is nearly all or more than it has.
-
-    Raises `InvalidInput` when weights and optimizer alone do not fit.
+    """Print what the training needs, where there is an accelerator, and warn when that is nearly all or more than it
+    has. Raises `InvalidInput` when weights and optimizer alone do not fit.
     """
     import torch
     from transformers import AutoConfig
@@ -155,7 +154,7 @@ def check_memory(
 
 
 def judge(wanted: Need, device: float, tokens: int) -> None:
-    """Judge a need as `check_memory` does, from known numbers alone."""
+    """Compare a need with a device's bytes, as `check_memory` does, from known numbers alone."""
     if wanted.state + wanted.reference > device:
         raise InvalidInput(
             f"weights and optimizer take {(wanted.state + wanted.reference) / GB:.0f} GB of each device, which has "
@@ -173,6 +172,6 @@ def judge(wanted: Need, device: float, tokens: int) -> None:
 
 
 def spread_over() -> int:
-    """Return over how many processes `accelerate launch` has the weights spread; 1 where each has all of them."""
+    """Return over how many processes `accelerate launch` distributes the weights; 1 where each has all of them."""
     is_zero_3 = os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3"
     return processes() if is_zero_3 or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true" else 1

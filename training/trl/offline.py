@@ -1,4 +1,4 @@
-"""Training on conversations as they are: supervised (SFT), or on pairs of which one is better (DPO).
+"""Train on conversations as they are: supervised (SFT), or on pairs of which one is better (DPO).
 
 The masks are ours (`training.masks`); TRL's trainers get tokens and labels and make neither. The supervised loss is the
 mean over all trained tokens of an optimizer step, over all processes: eq. 10 of MSearcher, pooled over the batch. That
@@ -69,7 +69,9 @@ def train_sft(
     if template is not None:
         base.tokenizer.chat_template = template  # with which the model is saved, as it is served with it
     if not examples:
-        raise InvalidInput(f"no conversation has a token to train within {config.max_tokens}", file=training_set)
+        raise InvalidInput(
+            f"no conversation has a token to train within {config.max_tokens}; raise sft.max_tokens", file=training_set
+        )
     decided = {"config": weight_settings(config)}
     checkpoint = begin("sft", source, training_set, out, decided, max_steps=max_steps, resume=resume)
     trainer = _trainer(base, examples, arguments, config)
@@ -87,10 +89,8 @@ def train_sft(
 
 
 def choose_template(base: Base, rows: Sequence[SftRow], training_set: Path) -> str | None:
-    """Return the model's own chat template where a row has native calls: servers write calls and tools by it, and the
-    whole set is trained in it; else None.
-
-    Raises `InvalidInput` for a model that has none.
+    """Return the model's own chat template where a row has native calls, since servers write calls and tools with it
+    and the whole set is trained in it; else None. Raises `InvalidInput` for a model without one.
     """
     if all(row.native is None for row in rows):
         return None
@@ -111,12 +111,9 @@ def tokenise(
     masks_mistakes: bool = False,
     template: str | None = None,
 ) -> tuple[list[MaskedTokens], dict[str, int]]:
-    """Return rows as tokens and labels, and how many are left out: `too_long`, and `untrained` without a token to
-    learn.
-
-    `template`: the model's own chat template, for sets with native calls (`training.native`); None: ours.
-
-    Raises `InvalidInput`, naming the row whose text cannot be told from a turn's marks.
+    """Return rows as tokens and labels, and how many are left out: `too_long`, and `untrained` for those without a
+    token to learn. `template` is the model's own chat template, for sets with native calls (`training.native`); None
+    means ours. Raises `InvalidInput`, naming the row whose text could be mistaken for a turn's marks.
     """
     examples, left_out = [], {"too_long": 0, "untrained": 0}
     for number, row in enumerate(rows, start=1):
@@ -125,7 +122,9 @@ def tokenise(
             if template is None:
                 made = [masked_tokens(tokenizer, row.messages, row.train, unlearnt)]
             elif unlearnt:
-                raise InvalidInput("mistakes are masked in our own template alone", field="spans")
+                raise InvalidInput(
+                    "mistakes are masked in our own template alone; make the set with `--mistakes train`", field="spans"
+                )
             else:
                 made = native_tokens(tokenizer, conversation_of(row), row.train, template)
         except InvalidInput as error:
@@ -172,9 +171,9 @@ def train_dpo(
 ) -> Path:
     """Train on the pairs in `training_set`/pairs/train in the preset's protocol, and return the trained model's folder.
 
-    Run by `accelerate launch` or torchrun, all processes call it. Raises as `train_sft`; also `InvalidInput` for a
-    preset without the section `dpo`, and for a model without the ChatML tokens, since the reference model is loaded
-    from where it lies.
+    Run by `accelerate launch` or torchrun, all processes call it. Raises what `train_sft` raises; also `InvalidInput`
+    for a preset without the section `dpo`, and for a model without the ChatML tokens, since the reference model is
+    loaded from its original folder.
     """
     from trl.trainer.dpo_config import DPOConfig
 
@@ -193,7 +192,7 @@ def train_dpo(
     tokenizer = load_tokenizer(source)
     examples, too_long = tokenise_pairs(tokenizer, rows, config.max_tokens)
     if not examples:
-        raise InvalidInput(f"no pair fits into {config.max_tokens} tokens", file=training_set)
+        raise InvalidInput(f"no pair fits into {config.max_tokens} tokens; raise dpo.max_tokens", file=training_set)
     check_memory(source, config, 2 * config.max_tokens, with_reference=True)  # both conversations at once
     model = load_model(source, attention=config.attention)
     decided = {"config": weight_settings(config)}
@@ -216,9 +215,8 @@ def train_dpo(
 def tokenise_pairs(
     tokenizer: Any, rows: Sequence[PreferenceRow], max_tokens: int
 ) -> tuple[list[dict[str, list[int]]], int]:
-    """Return pairs as tokens and masks of both conversations, and how many are left out as one of the two is too long.
-
-    Raises `InvalidInput`, naming the pair whose text cannot be told from a turn's marks.
+    """Return pairs as tokens and masks of both conversations, and how many are left out because one of the two is too
+    long. Raises `InvalidInput`, naming the pair whose text could be mistaken for a turn's marks.
     """
     examples, too_long = [], 0
     for number, row in enumerate(rows, start=1):

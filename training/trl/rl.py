@@ -1,4 +1,4 @@
-"""Reinforcement learning: questions in, a model out. GRPO or DAPO by TRL, over our own rollouts and rewards.
+"""Reinforcement learning on questions, by GRPO or DAPO with TRL, using our own rollouts and rewards.
 
 Of one step `prompts_per_step` x `samples` episodes are made (`training.trl.rollouts`), which are trained in
 mini-batches of `mini_batch` episodes. In TRL's terms, for P processes with `per_device` episodes each:
@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trailforge.inference.judge import judge_desk, read_rubric
+from trailforge.inference.judge import open_thread_safe_judge, read_rubric
 from trailforge.inference.provider import check_server_url
 from trailforge.launching import NO_SEQUENCE_PARALLEL
 from trailforge.pipelines.sources import NOT_AUDITED, Audited, write_set_aside
@@ -94,18 +94,18 @@ def train_rl(
     audited: Audited = NOT_AUDITED,
     open_generator: Callable[[Any], Generator | TurnServer] | None = None,
 ) -> Path:
-    """Train on the questions in `training_set`/rl/train that are asked in the preset's protocol; return the model's
-    folder.
+    """Train on the questions in `training_set`/rl/train that are asked in the preset's protocol; returns the model's
+    folder. Agents search `environment`.
 
-    Agents search `environment`. Run by `accelerate launch` or torchrun, all processes call this. `audited`: an audit
-    whose questions are set aside. `open_generator`: opens the generator of a trainer, in place of the preset's
-    `rollouts`. Raises as `train_sft`, and what tools and judge raise; also `InvalidInput` for a model without the
-    ChatML tokens, since vLLM and the reference model are loaded from where it lies.
+    Run by `accelerate launch` or torchrun, all processes call this. `audited` is an audit whose unanswerable questions
+    are left out. `open_generator` opens the generator of a trainer, instead of the preset's `rollouts`. Raises what
+    `train_sft`, tools and judge raise; also `InvalidInput` for a model without the ChatML tokens, since vLLM and the
+    reference model are loaded from its original folder.
     """
     config = preset.rl
     environment.check(asking_of(preset.protocol))
     if preset.judge is not None:
-        judge_desk(preset.judge).check()
+        open_thread_safe_judge(preset.judge).check()
     rows, aside = set_aside(questions_of(training_set, "train", preset.protocol), audited)
     check_questions(rows, config)
     accumulated = count_accumulated(config.mini_batch, config.per_device, processes(), field="rl.mini_batch")
@@ -146,7 +146,7 @@ def train_rl(
 def grpo_trainer(
     model: Any, tokenizer: Any, rows: Sequence[RlRow], arguments: Any, config: RlConfig, rollouts: SearchRollouts
 ) -> Any:
-    """Make TRL's trainer over our rollouts, ready to train."""
+    """Return TRL's trainer with our rollouts, ready to train."""
     from datasets import Dataset
 
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # it warns of `rollout_func`, for which we pin its version
@@ -186,7 +186,7 @@ def _trainer_class() -> Any:
 
 
 def grpo_arguments(config: RlConfig, out: Path, accumulated: int, *, max_steps: int | None, vllm: VllmOptions) -> Any:
-    """Make TRL's configuration. Raises `InvalidInput` for what TRL cannot do."""
+    """Return TRL's configuration. Raises `InvalidInput` for settings that TRL does not support."""
     from trl.trainer.grpo_config import GRPOConfig
 
     if any(int(os.environ.get(f"PARALLELISM_CONFIG_{kind}_SIZE", "1")) > 1 for kind in ("CP", "SP")):
@@ -241,13 +241,14 @@ def grpo_arguments(config: RlConfig, out: Path, accumulated: int, *, max_steps: 
 
 
 def check_questions(rows: Sequence[RlRow], config: RlConfig) -> None:
-    """Check the questions. Raises `InvalidInput` when they do not fill one step, or two have the same id."""
+    """Raise `InvalidInput` when the questions do not fill one step, or two have the same id."""
     if len(rows) < config.prompts_per_step:
         raise InvalidInput(
-            f"{len(rows)} questions, and a step takes {config.prompts_per_step}", field="rl.prompts_per_step"
+            f"{len(rows)} questions, and a step takes {config.prompts_per_step}: give more, or lower it",
+            field="rl.prompts_per_step",
         )
     if len({row.uid for row in rows}) < len(rows):
-        raise InvalidInput("two questions have the same id", field="uid")
+        raise InvalidInput("two questions have the same id; make the training set again", field="uid")
     if left := len(rows) % config.prompts_per_step:
         log(f"the last {left} of {len(rows)} questions do not fill a step of {config.prompts_per_step}: left out")
 
@@ -268,9 +269,8 @@ def _decided_by(preset: TrainPreset, environment: Environment) -> dict[str, Any]
 
 
 def measure_prompts(rows: Sequence[RlRow], tokenizer: Any, model: Any, preset: TrainPreset) -> list[int]:
-    """Measure the prompts in tokens.
-
-    Raises `InvalidInput` when the longest one and an episode do not fit into the model's window.
+    """Return the lengths of the prompts in tokens. Raises `InvalidInput` when the longest one and an episode do not fit
+    into the model's context.
     """
     config, window = preset.rl, model.config.max_position_embeddings
     if preset.protocol == BROWSE:
@@ -288,7 +288,7 @@ def measure_prompts(rows: Sequence[RlRow], tokenizer: Any, model: Any, preset: T
 
 
 def make_pay(preset: TrainPreset) -> Pay:
-    """Make the function that pays episodes by the preset's reward."""
+    """Return the function that computes episodes' rewards by the preset."""
     scorer = scorer_of_training(preset)
 
     def pay(played: Sequence[tuple[RlRow, TokenEpisode]]) -> list[Reward]:
@@ -300,9 +300,8 @@ def make_pay(preset: TrainPreset) -> Pay:
 def open_keeper(
     out: Path, preset: TrainPreset, environment: Environment, model: str, *, done: int
 ) -> StepKeeper | None:
-    """Open the keeper of this process's episodes; None where the preset keeps none.
-
-    Episodes of steps after `done`, from which a training goes on, are removed.
+    """Return the writer of this process's episodes; None where the preset stores none. Episodes of steps after `done`,
+    from which a training resumes, are removed.
     """
     config = preset.rl
     if not config.keep_episodes:
@@ -326,9 +325,8 @@ def to_score(row: RlRow, episode: TokenEpisode) -> ToScore:
 
 
 def make_generator(trainer: Any, config: RlConfig) -> Generator | TurnServer:
-    """Make the generator that the preset's `rollouts` names.
-
-    Raises `InvalidInput` where the model is spread over processes.
+    """Return the generator that the preset's `rollouts` names. Raises `InvalidInput` where the model is distributed
+    over processes.
     """
     if config.rollouts == "vllm-colocate":
         return VllmColocatedGenerator(trainer)
@@ -345,10 +343,8 @@ def make_generator(trainer: Any, config: RlConfig) -> Generator | TurnServer:
 
 
 def kl_annealing(trainer: Any, kl: KlConfig) -> Any:
-    """Make a callback that sets the weight of the KL term before each optimizer step: `kl.start` at the first, `kl.end`
-    at the last.
-
-    It depends on the step alone, so a resumed training has the same weights.
+    """Return a callback that sets the weight of the KL term before each optimizer step: `kl.start` at the first,
+    `kl.end` at the last. It depends on the step alone, so a resumed training has the same weights.
     """
     from transformers import TrainerCallback
 

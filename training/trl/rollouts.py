@@ -1,4 +1,4 @@
-"""Our rollouts as TRL's `rollout_func`: the trainer's prompts are ids of rows, what comes back are scored episodes.
+"""Provide our rollouts as TRL's `rollout_func`: prompts come in as ids of rows, scored episodes are returned.
 
 TRL repeats each row once for every episode of its group, so equal ids that follow each other are a group. Rewards are
 given here, where the whole conversation is known, and handed through to TRL (`episode_reward`). An episode whose search
@@ -39,22 +39,21 @@ class Paid:
 
 
 class StepKeeper:
-    """A keeper of the episodes of one process, all that are made between two changes of the policy together."""
+    """Writes the episodes of one process, all those together that are made between two updates of the policy."""
 
     def __init__(self, writer: EpisodeWriter, place: EpisodePlace, *, every: int, updates: int) -> None:
         """`every`: batches of episodes, of which one is kept. `updates`: optimizer steps on each batch."""
         self._writer, self._place, self._every, self._updates = writer, place, every, updates
 
     def keep(self, step: int, paid: Sequence[Paid]) -> None:
-        """Keep the episodes of a step, and return at once.
-
-        `step`: the optimizer step that trains them first, from 1.
+        """Store the episodes of a step, and return at once. `step` is the optimizer step that trains them first, from
+        1.
         """
         if (step - 1) // self._updates % self._every == 0:
             self._writer.keep(step, partial(_rows_of, paid, replace(self._place, step=step)))
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the episodes that still wait."""
         self._writer.close()
 
 
@@ -71,9 +70,8 @@ def _asked(row: RlRow) -> TrainedQuestion:
 
 
 class SearchRollouts:
-    """The rollouts of a training, which make and pay the episodes of each step.
-
-    There is one for the whole training: the tools stay on one event loop.
+    """The rollouts of a training, which make and reward the episodes of each step. There is one object for the whole
+    training, so that the tools stay on one event loop.
     """
 
     def __init__(
@@ -100,7 +98,7 @@ class SearchRollouts:
         self._loop = EpisodeLoop()
 
     def close(self) -> None:
-        """End the tools' event loop, and write what is left to keep."""
+        """End the tools' event loop, and write the remaining episodes."""
         self._loop.close()
         if self._keeper is not None:
             self._keeper.close()
@@ -154,7 +152,9 @@ def episode_reward(
     log_metric: Callable[[str, float], None],
     **others: Any,
 ) -> list[float | None]:
-    """Return what the rollout has given already, as TRL's reward function, and log figures of the step."""
+    """Return the rewards that the rollout has already computed, as TRL's reward function, and log figures of the
+    step.
+    """
     for name, value in episode_figures[0].items():
         log_metric(f"episodes/{name}", value)
     return list(episode_reward)

@@ -1,4 +1,4 @@
-"""What a training will take, as far as it can be known before its first step: from the rows, by this machine's speed.
+"""Estimate what a training will take before its first step, from the rows and this machine's speed.
 
 Time is the least time of multiplications, at the speed that this machine reaches on one product of the model's size:
 for each weight and token 2 forward and 4 backward (2 with adapters), and 2 more to compute a layer anew (checkpointing)
@@ -39,7 +39,9 @@ def describe_sft(
 def describe_dpo(
     model: Any, config: DpoConfig, lengths: Sequence[int], *, trained: int, max_steps: int | None = None
 ) -> str:
-    """Describe the same of a training on pairs. `lengths`: of both conversations of a pair together."""
+    """Describe what a training on pairs will take, as `describe_sft` does. `lengths` are of both conversations of a
+    pair together.
+    """
     in_step = min(config.batch_size, len(lengths))
     steps = max_steps or math.ceil(len(lengths) / config.batch_size) * config.epochs
     said = f"{len(lengths):,} pairs, {sum(lengths):,} tokens, {trained:,} of them trained"

@@ -1,4 +1,4 @@
-"""Bundles of two to four documents that belong together and come from at least two sources, by their vectors.
+"""Make bundles of two to four related documents from at least two sources, by the vectors of the documents.
 
 `plan`, `bundle_part` for each part, and `join` are its steps, so that several workers can bundle parts. The documents
 are put into an order that depends on their vectors, sources and dates alone, and all keeps to one thread, so that the
@@ -50,7 +50,7 @@ class ClusterPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartBundles:
-    """The bundles and leftovers of one part, as rows of that part."""
+    """The bundles and the leftover documents of one part, as row numbers within that part."""
 
     bundles: tuple[Group, ...]
     rest: Group
@@ -111,10 +111,10 @@ def bundle_part(documents: Documents, config: BundleConfig, seed: int) -> PartBu
 
 
 def join(plan: ClusterPlan, done: Sequence[PartBundles], config: BundleConfig) -> Bundling:
-    """Join the bundles of all parts, after the leftovers had another chance; rows count as they were given to `plan`.
+    """Join the bundles of all parts, and try once more to place the leftovers; row numbers are those given to `plan`.
 
-    `done`: what `bundle_part` made of each part of the plan, in the plan's order. The second chance is among all
-    documents, or in other parts, with their bundles, when that would be too many pairs.
+    `done` has what `bundle_part` made of each part, in the plan's order. Leftovers are tried among all documents or,
+    when that would be too many pairs, in other parts with their bundles.
     """
     bundles, rest = list[Group](), Group()
     for part, result in zip(plan.parts, done, strict=True):

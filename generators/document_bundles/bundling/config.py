@@ -30,10 +30,14 @@ PACKAGES = ("faiss", "matplotlib", "sklearn", "threadpoolctl", "umap")
 LARGEST = 4
 """Most documents in a bundle, as in the paper; a bundle has at least two, from at least two sources."""
 
+_SHARE = "above 0 and at most 1"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleConfig:
-    """How documents are bundled. The defaults scale to any number; `method: recipe` is the paper's."""
+    """How documents are bundled. The defaults scale to any number of documents; `method: recipe` is the paper's
+    method.
+    """
 
     method: Method = "partitioned"
     """How documents are grouped. `recipe` (R-Search): themes by Ward's agglomerative clustering of reduced vectors, cut
@@ -92,30 +96,34 @@ class BundleConfig:
         """Raises `InvalidInput` for sizes of which nothing can be made."""
         for name in ("dimensions", "theme_size", "part_size"):
             if getattr(self, name) < LARGEST:
-                raise InvalidInput(f"{getattr(self, name)} is less than {LARGEST}", field=name)
+                raise InvalidInput(f"{getattr(self, name)} is less than {LARGEST}; set it to that or more", field=name)
         if self.min_shared < 0 or not 0 < self.max_name_share <= 1:
-            field = "min_shared" if self.min_shared < 0 else "max_name_share"
-            raise InvalidInput(f"{getattr(self, field)} is out of range", field=field)
+            field, wanted = ("min_shared", "0 or more") if self.min_shared < 0 else ("max_name_share", _SHARE)
+            raise InvalidInput(f"{getattr(self, field)} is out of range: expected {wanted}", field=field)
         if not 0 < self.source_name_share <= 1:
-            raise InvalidInput(f"{self.source_name_share} is out of range", field="source_name_share")
+            raise InvalidInput(
+                f"{self.source_name_share} is out of range: expected {_SHARE}", field="source_name_share"
+            )
         if not 0 <= self.min_retold <= 1:
-            raise InvalidInput(f"{self.min_retold} is out of range", field="min_retold")
+            raise InvalidInput(f"{self.min_retold} is out of range: expected 0 to 1", field="min_retold")
         if not 0 < self.few_share <= 1:
-            raise InvalidInput(f"{self.few_share} is out of range", field="few_share")
+            raise InvalidInput(f"{self.few_share} is out of range: expected {_SHARE}", field="few_share")
         for name in ("few_weight", "singled_weight"):
             if getattr(self, name) < 0:
-                raise InvalidInput(f"{getattr(self, name)} is out of range", field=name)
+                raise InvalidInput(f"{getattr(self, name)} is out of range: expected 0 or more", field=name)
         for name in ("window_days", "papers_window_days", "event_days"):
             if getattr(self, name) < 0:
                 raise InvalidInput(f"expected 0 or more days, found {getattr(self, name)}", field=name)
 
     def window_of(self, *, is_paper: bool) -> float:
-        """Return the days within which others of its kind may be dated; infinite when dates do not matter."""
+        """Return within how many days of each other papers (`is_paper`) or other documents must be dated; infinite when
+        dates do not matter.
+        """
         return (self.papers_window_days if is_paper else 0) or self.window_days or math.inf
 
 
 class Leftover(NamedTuple):
-    """A document that is in no bundle, and why."""
+    """A document that is in no bundle, with the reason."""
 
     index: int
     reason: LeftoverReason
@@ -127,7 +135,7 @@ class Leftover(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundling:
-    """The result of bundling: each of n documents, by its row, is in exactly one place."""
+    """The result of bundling n documents: each is, by its row number, in exactly one bundle or among the leftovers."""
 
     bundles: tuple[tuple[int, ...], ...]
     """The bundles: rows in ascending order, and the bundles by their first row."""

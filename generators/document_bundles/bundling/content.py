@@ -1,4 +1,4 @@
-"""Judge which documents are worth bundling: long enough, in a language we ask in, text and not markup or tables.
+"""Decide which documents are worth bundling: long enough, in a wanted language, and prose rather than markup or tables.
 
 Like `filters/`, a check answers with a `Verdict` and drops nothing.
 """
@@ -62,7 +62,8 @@ class ContentConfig:
         """Raises `InvalidInput` for a language that cannot be told."""
         if unknown := sorted(set(self.languages) - COMMON_WORDS.keys()):
             raise InvalidInput(
-                f"cannot tell {', '.join(unknown)}; known: {', '.join(sorted(COMMON_WORDS))}", field="languages"
+                f"cannot recognise {', '.join(unknown)}; known languages: {', '.join(sorted(COMMON_WORDS))}",
+                field="languages",
             )
 
 
@@ -81,13 +82,13 @@ def judge_content(document: SourceDocument, config: ContentConfig) -> list[Verdi
 
 
 def check_junk(title: str, text: str) -> Verdict:
-    """Reject a test page, a filler or a refusal, which is no document. Score: 1 for one."""
+    """Reject a page without content, such as a test page or a refusal. Score: 1 for one."""
     found = _JUNK_TITLE.fullmatch(title.strip(" .!-–—:")) or _JUNK_BEGINNING.match(text)
     return _verdict(not found, "junk", float(bool(found)), f"a page without content: {title[:60]!r}")
 
 
 def check_teasers(text: str) -> Verdict:
-    """Reject a page that consists of beginnings of other pages. Score: share of its lines that are cut off."""
+    """Reject a page that consists of the beginnings of other pages. Score: the share of its lines that are cut off."""
     lines = [line for line in text.splitlines() if line.strip()]
     cut = sum(map(_is_cut_off, lines))
     is_page = cut >= _FEWEST_TEASERS and 2 * cut >= len(lines)

@@ -1,5 +1,4 @@
-"""Find documents that share their text in part: a joint release with each office's own first lines, a report in
-another.
+"""Find documents that share part of their text, such as a joint release with each office's own first lines.
 
 `duplicates` compares whole documents, by Jaccard similarity, and drops one of two; here one may hold the other beside
 much of its own, and both stay, apart: of a text that both hold no question needs both.
@@ -24,17 +23,19 @@ _NONE = np.uint32(2**32 - 1)
 
 
 def sketch(text: str) -> np.ndarray:
-    """Return the smallest hashes of a text's shingles, ascending, shape (256,), uint32: of each set of shingles the
-    same, and of any two texts comparable (a bottom-k sketch; Broder 1997)."""
+    """Return a bottom-k sketch (Broder 1997): the 256 smallest hashes of a text's shingles, ascending, as uint32. The
+    sketches of any two texts can be compared.
+    """
     hashes = np.unique((shingle_hashes(text) >> np.uint64(32)).astype(np.uint32))[:SKETCH]
     return np.concatenate([hashes, np.full(SKETCH - len(hashes), _NONE)])
 
 
 def copied_share(first: np.ndarray, second: np.ndarray) -> float:
-    """Estimate from two sketches the share of the shorter text's shingles that the longer one has; 0 for no words.
+    """Estimate from two sketches the share of the shorter text's shingles that the longer one has; 0 for a text without
+    words.
 
-    Up to the smaller of the two largest hashes that are kept, both sketches are whole. Of two texts of 256 shingles and
-    more the standard error is 0.03; of one in another ten times as long, 0.1.
+    Up to the smaller of the two largest hashes that are kept, both sketches are complete. For two texts of 256 shingles
+    or more the standard error is 0.03; for one within another ten times as long, 0.1.
     """
     end = min(first[-1], second[-1])
     ours, theirs = first[: np.searchsorted(first, end, "right")], second[: np.searchsorted(second, end, "right")]
@@ -44,7 +45,7 @@ def copied_share(first: np.ndarray, second: np.ndarray) -> float:
 
 
 class Copies:
-    """Tells which of some documents are copies in part, and compares each pair once."""
+    """Tells which of some documents partly copy each other, and compares each pair once."""
 
     def __init__(self, sketches: np.ndarray) -> None:
         """`sketches`: (n, 256) as by `sketch`; (n, 0) when nothing is known of the texts."""
@@ -52,7 +53,7 @@ class Copies:
         self._found: dict[tuple[int, int], bool] = {}
 
     def first_pair(self, rows: Sequence[int]) -> tuple[int, int] | None:
-        """Return the first two of these ascending rows that are copies in part, or None."""
+        """Return the first two of these ascending rows that share much of their text, or None."""
         pairs = ((one, other) for at, one in enumerate(rows) for other in rows[at + 1 :])
         return next((pair for pair in pairs if self._are(pair)), None) if self._sketches.shape[1] else None
 

@@ -99,8 +99,9 @@ def signature(text: str) -> np.ndarray:
 
 
 def order_of(published: str | None, document_id: str) -> Order:
-    """Return the key by which the earliest document is kept, then the smallest id; documents without a date come
-    last."""
+    """Return a sort key by which the earliest document is kept, then the smallest id; documents without a date come
+    last.
+    """
     return (published or _NO_DATE, document_id)
 
 

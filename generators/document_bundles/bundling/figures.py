@@ -1,4 +1,6 @@
-"""The figures of a sentence, by their kind: sums, shares, dates, ages, and what is counted. All is told by rule."""
+"""Find the figures in a sentence by rule, with their kinds: sums of money, shares, dates, ages, and counts of
+things.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _KINDS = (("sums", _SUM), ("shares", _SHARE), ("dates", _DAY), ("ages", _AGE))
 
 
 class Figure(NamedTuple):
-    """A figure that a sentence states."""
+    """A figure in a sentence: its kind and its text."""
 
     kind: str
     """The kind of figure: `sums`, `shares`, `dates`, `ages`, or the things that are counted."""
@@ -29,8 +31,9 @@ class Figure(NamedTuple):
 
 
 def figures_of(sentence: str) -> list[Figure]:
-    """Return the sums, shares, dates, ages and counts of things in a sentence. A number after a capital counts nothing:
-    Section 4, Table 2, H.R. 4."""
+    """Return the sums of money, shares, dates, ages and counts in a sentence. A number after a capitalised word counts
+    nothing: Section 4, Table 2, H.R. 4.
+    """
     found: list[Figure] = []
     for kind, pattern in _KINDS:
         found += [

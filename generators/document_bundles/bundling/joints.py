@@ -1,8 +1,9 @@
-"""Find what two documents tell of a name that both have: the joints at which a question leads from one to the other.
+"""Find what each of two documents alone says about a name that both have, since a question can lead from one to the
+other there.
 
 A question calls a thing by what one document says of it, and asks for what the other one says. So a joint is a name
 with a sentence of each document that has it and says what the other document does not: figures, and words with a
-capital. All is told by rule, from words alone.
+capital. Everything is decided by rule, from words alone.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _MOST_MARKS = 8
 
 
 class Joint(NamedTuple):
-    """A name of two documents, with what each of them tells of it and the other does not."""
+    """A name in two documents, with a sentence of each that says something about it which the other document does
+    not.
+    """
 
     weight: int
     """Number of figures and words with a capital that the poorer of the two sentences has for itself."""
@@ -34,8 +37,8 @@ class Joint(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ToldNames:
-    """A document prepared for finding what it tells of names."""
+class DocumentNames:
+    """A document that is indexed for finding what it says about names."""
 
     sentences: tuple[tuple[str, str, frozenset[str]], ...]
     """The sentences as they stand, each with its case-folded text and with its marked words."""
@@ -43,8 +46,8 @@ class ToldNames:
     """The words of the whole document, including its title."""
 
     @classmethod
-    def of(cls, title: str, text: str) -> ToldNames:
-        """Prepare a document's title and text."""
+    def of(cls, title: str, text: str) -> DocumentNames:
+        """Index a document's title and text."""
         told = tuple(
             (
                 shown := " ".join(sentence.split()),
@@ -55,11 +58,11 @@ class ToldNames:
         )
         return cls(told, frozenset(words_of(f"{title} {text}")))
 
-    def best(self, name: str, other: ToldNames) -> tuple[int, str]:
-        """Return the largest number of marked words that a sentence around a name has and the other document lacks, and
-        that sentence.
+    def best(self, name: str, other: DocumentNames) -> tuple[int, str]:
+        """Return the sentence around a name with the most figures and capitalised words that the other document lacks,
+        and their number; 0 and an empty text where there is none.
 
-        Of equals the earlier one; 0 and nothing where there is none. The words of the name are not counted.
+        Of equals the earlier sentence wins. The words of the name are not counted.
         """
         pattern = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
         named = frozenset(words_of(name))
@@ -71,8 +74,8 @@ class ToldNames:
         return max(found, key=lambda each: each[0], default=(0, ""))
 
 
-def joints(first: ToldNames, second: ToldNames, names: Iterable[str]) -> list[Joint]:
-    """Return a joint for each name of which both documents tell something of their own, in the order of the names."""
+def joints(first: DocumentNames, second: DocumentNames, names: Iterable[str]) -> list[Joint]:
+    """Return a joint for each name about which both documents say something of their own, in the order of the names."""
     found = ((name, first.best(name, second), second.best(name, first)) for name in names)
     return [
         Joint(min(one, other), name, told, answered) for name, (one, told), (other, answered) in found if one and other

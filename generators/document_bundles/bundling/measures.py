@@ -1,4 +1,4 @@
-"""Measure documents by their words and vectors: how a bundle holds together, its theme, what can be asked.
+"""Measure documents by their words and vectors: how well a bundle holds together, its theme, and how much can be asked.
 
 A question over two documents starts from what both name, and asks for what only one of them says of it. Two reports of
 one event that each say all of it carry no such question, however near they are; two on one programme or person, each
@@ -51,11 +51,12 @@ def word_frequencies(texts: Iterable[str]) -> Counter[str]:
 
 
 def theme_words(texts: Sequence[str], frequencies: Mapping[str, int], documents: int, count: int = 5) -> list[str]:
-    """Return words that the bundle's texts share and others rarely have, the most telling first: a class-based tf-idf.
+    """Return words that the bundle's texts share and others rarely have, the most characteristic first: a class-based
+    tf-idf.
 
     The bundle is one class. A word of at least two of its texts weighs its mean share of a text's words, times the
-    share of the texts that have it, times ln(`documents` / its document frequency). `frequencies`: of all documents,
-    by `word_frequencies`.
+    share of the texts that have it, times ln(`documents` / its document frequency). `frequencies` are those of all
+    documents, by `word_frequencies`.
     """
     counts = [Counter(words_of(text)) for text in texts]
     held_by = Counter(word for each in counts for word in each)
@@ -73,8 +74,8 @@ def _is_specific(word: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldFacts:
-    """A document prepared for finding facts."""
+class DocumentFacts:
+    """A document that is indexed for finding facts which another document lacks."""
 
     sentences: tuple[frozenset[str], ...]
     """The words of each sentence."""
@@ -84,13 +85,13 @@ class ToldFacts:
     """The words of the document's title."""
 
     @classmethod
-    def of(cls, title: str, text: str) -> ToldFacts:
-        """Prepare a document's title and text."""
+    def of(cls, title: str, text: str) -> DocumentFacts:
+        """Index a document's title and text."""
         sentences = tuple(frozenset(words_of(sentence)) for sentence in split_sentences(text))
         head = frozenset(words_of(title))
         return cls(sentences, head.union(*sentences), head)
 
-    def own(self, other: ToldFacts, shared: Sequence[Collection[str]], names: Collection[str]) -> int:
+    def own(self, other: DocumentFacts, shared: Sequence[Collection[str]], names: Collection[str]) -> int:
         """Count the sentences on something that both documents name, with a figure or a word of a name that the other
         lacks, 8 at most.
 
@@ -105,13 +106,13 @@ class ToldFacts:
         return min(_MOST_FACTS, sum(1 for _ in told))
 
     def details(self, names: Collection[str]) -> frozenset[str]:
-        """Return the document's figures and its words of names."""
+        """Return the document's figures and the words of its names."""
         return frozenset(word for word in self.words if word in names or _FIGURE.search(word))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllDocuments:
-    """What is known of all documents when pairs of them are ranked."""
+    """Word counts of all documents, by which pairs of them are ranked."""
 
     name_words: Collection[str]
     """The words of all names."""
@@ -122,13 +123,14 @@ class AllDocuments:
     """Number of texts in which each word stands."""
 
     def shared_part(self, first: Collection[str], second: Collection[str]) -> float:
-        """Return the share of the words of the smaller collection that the other has too, each weighed by ln(documents
-        / with it)."""
+        """Return the share of the smaller collection's words that the other has too, each weighted by ln(documents /
+        documents with it).
+        """
         least = min(self._weight(first), self._weight(second))
         return self._weight(set(first) & set(second)) / least if least else 0.0
 
     def is_rare(self, term: str) -> bool:
-        """Tell whether a word of a term stands in few of the documents."""
+        """Tell whether a word of a term occurs in few of the documents."""
         most = max(_ALWAYS_RARE, _RARE_SHARE * self.documents)
         return any(self.frequencies.get(word, 0) <= most for word in words_of(term))
 
@@ -137,7 +139,7 @@ class AllDocuments:
 
 
 class PairFacts(NamedTuple):
-    """What is known of two documents before their facts are counted."""
+    """What is known of two documents before their facts are counted: shared names, cosine and dates."""
 
     shared: Sequence[str]
     """The names that both documents have."""
@@ -150,7 +152,7 @@ class PairFacts(NamedTuple):
 
 
 class PairWorth(NamedTuple):
-    """How much can be asked about two documents."""
+    """How much can be asked about two documents together, as scores."""
 
     worth: float
     """The number by which bundles are ranked: (`askable` + `few_weight` x the same of names that few have) x (1 -
@@ -162,17 +164,15 @@ class PairWorth(NamedTuple):
 
 
 def worth_of_pair(
-    first: ToldFacts, second: ToldFacts, known: PairFacts, archive: AllDocuments, config: BundleConfig
+    first: DocumentFacts, second: DocumentFacts, known: PairFacts, archive: AllDocuments, config: BundleConfig
 ) -> PairWorth:
     """Measure how much can be asked about two documents at a middle distance.
 
-    A question leads from one document to the other over what both name, to what only one tells of it. Such facts count
-    where each of the two has some, and more so about what few documents name: of a war, a vote or a death that scores
-    of offices comment on in a day, no two comments need each other. Nor do two reports of one event. That they are, the
-    words of their titles say, by rarity; or the figures and names of the shorter one, when the other has more than half
-    of them; or their vectors, when they are of one day and their cosine is above 0.5. Most counts, in reports of one
-    event too, what one singles out of several things of the other: a single thing of its kind is given away by the
-    document that has it.
+    A question leads from one document to the other over a name in both, to what only one says of it. Such facts count
+    where each document has some, and more when few documents have the name: two of many comments on one event do not
+    need each other. Nor do two reports of one event, recognised by the rare words of their titles; by more than half of
+    the shorter one's figures and names standing in the other; or by a cosine above 0.5 on one day. What counts most,
+    even between reports of one event, is a fact that singles out one of several similar things in the other document.
     """
 
     def least_own(names: Iterable[str]) -> int:
@@ -199,12 +199,13 @@ def part_by_matter(
     vectors: np.ndarray,
     config: BundleConfig,
 ) -> Bundling:
-    """Keep in each bundle the news that tell of one matter with another news there; what is parted off is left over.
+    """Keep in each bundle only news that share their subject matter with another document there; the others become
+    leftovers.
 
-    `worths`: of each pair of each bundle, by its rows. Their `retold` has to reach `min_retold`: two that share a
-    subject and its names, and neither words of their titles nor figures nor the days, are about two matters. Papers of
-    one subject go together all the same. In what is left each is as near the others as `min_cosine` asks, else it goes,
-    too. `papers`, `origins`: of each document. `vectors`: as bundling compares them, of length 1.
+    `worths` has each pair of each bundle, by row numbers, and their `retold` must reach `min_retold`: two documents
+    that share a subject and its names, but neither title words nor figures nor days, are about two matters. Papers on
+    one subject stay together. A document that is then not as near the others as `min_cosine` asks goes, too. `papers`
+    and `origins` are of each document; `vectors` are as bundling compares them, of length 1.
     """
     bundles: list[tuple[int, ...]] = []
     left: list[Leftover] = []

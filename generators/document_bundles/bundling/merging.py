@@ -1,5 +1,6 @@
-"""Make bundles out of units of one source by merging the nearest first. Bundles from single documents are made so, and
-what a clustering leaves unfinished is mended so."""
+"""Make bundles by merging the nearest groups of documents first, where one of the two has a single source. Single
+documents are bundled like this, and groups that a clustering leaves incomplete are completed.
+"""
 
 from __future__ import annotations
 
@@ -32,18 +33,21 @@ _NEIGHBOURS = 10
 
 
 def greedy_groups(documents: Documents, config: BundleConfig) -> list[Group]:
-    """Group documents, at first each by itself, by merging; a document that found no partner is a group of one."""
+    """Group documents, beginning with each by itself, by merging; a document that finds no partner is a group of
+    one.
+    """
     units = Units(documents, ([row] for row in range(len(documents.vectors))), config)
     merge_nearest(units, config)
     return list(units.members.values())
 
 
 def complete(documents: Documents, groups: list[Group], config: BundleConfig) -> tuple[list[Group], Group]:
-    """Complete groups of at most four to bundles; return these and the rows that could not be bundled.
+    """Turn groups of at most four into bundles; returns these and the rows that could not be bundled.
 
-    Documents that may not be together are parted. A group of one source takes in the nearest document of another, first
-    one that is in no bundle, then one that its bundle can spare. A full group gives its outermost document away for
-    that. A document by itself joins the nearest bundle with room. No two of the rows that are left could be a bundle.
+    Documents that may not be together are separated. A group with one source takes the nearest document of another
+    source, first one that is in no bundle, then one that its bundle can do without; a full group gives up its outermost
+    document for that. A single document joins the nearest bundle with room. No two of the remaining rows could be a
+    bundle.
     """
     units = Units(documents, groups, config)
     _part_outsiders(units)
@@ -60,7 +64,7 @@ def complete(documents: Documents, groups: list[Group], config: BundleConfig) ->
 
 
 def explain(documents: Documents, rest: Group, config: BundleConfig) -> list[Leftover]:
-    """Explain why each of these rows is in no bundle, among these rows alone."""
+    """Return for each of these rows why it is in no bundle, considering these rows alone."""
     left = documents.take(rest)
     shared = SharedNames(left, config.min_shared).between(np.arange(len(rest)), np.arange(len(rest)))
     days = Units(left, ([place] for place in range(len(rest))), config).day_spans()
@@ -88,9 +92,8 @@ def explain(documents: Documents, rest: Group, config: BundleConfig) -> list[Lef
 
 
 def merge_nearest(units: Units, config: BundleConfig) -> None:
-    """Merge pairs of units of which one has a single source, by mean cosine, until no pair can be merged.
-
-    Average linkage over the graph of each document's nearest neighbours, which is made anew when it is used up.
+    """Merge pairs of units, one of which has a single source, by mean cosine until no pair can be merged. This is
+    average linkage over the graph of nearest neighbours, which is rebuilt when it is used up.
     """
     while links := _links(units, config):
         before = len(units.members)
@@ -100,8 +103,9 @@ def merge_nearest(units: Units, config: BundleConfig) -> None:
 
 
 def take_nearest(units: Units, config: BundleConfig) -> bool:
-    """Let units of one source take a document of another from bundles that stay bundles without it; return whether any
-    did."""
+    """Move documents from bundles that can do without them to units with a single source; returns whether any was
+    moved.
+    """
     taken = False
     while offers := _offers(units, config):
         accepted = 0

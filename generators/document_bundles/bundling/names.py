@@ -1,5 +1,4 @@
-"""Find the names that join documents: each once, however it is written, none that joins nothing, and how much each
-says.
+"""Find the names that connect documents: one form for each name, none without meaning, each with its weight.
 
 Reports of legislatures, offices and courts name who speaks with party and state, and address each other; these are no
 names of what they report.
@@ -59,11 +58,11 @@ _PEOPLE = re.compile(r".+(?:ian|ican)s")
 
 
 def joining_names(documents: Sequence[Sequence[Name]]) -> list[list[Name]]:
-    """Return the names of each document that may join it to others, with variants of a name made one.
+    """Return the names of each document that may connect it to others, with the variants of a name made one.
 
-    A state's abbreviation is the state, the members of a people are that people, a person named with an office is named
-    without it, where texts have that name ("Attorney General Pam Bondi", "Pam Bondi"); party tags, offices and degrees
-    alone and a legislature's parts are gone.
+    A state's abbreviation becomes the state, the members of a people that people, a person with an office that person
+    without it where texts have that name ("Attorney General Pam Bondi", "Pam Bondi"). Party tags, offices and degrees
+    alone, and parts of a legislature, are removed.
     """
     known = document_frequencies(documents)
     return [_merged((key, name) for name in names if (key := _canonical(name.key, known))) for names in documents]
@@ -98,12 +97,13 @@ def _merged(names: Iterable[tuple[str, Name]]) -> list[Name]:
 def name_weights(
     documents: Sequence[Sequence[Name]], config: BundleConfig, counts: CaseCounts, sources: Sequence[str] = ()
 ) -> list[dict[str, float]]:
-    """Return for each document the names that may join it, with weights; two documents share the sum of the products.
+    """Return for each document the names that may connect it, with weights; two documents score the sum of the
+    products.
 
-    A weight is the root of the name's rarity, half of it where the document names it in passing. A name in a list of
-    names, as of people who sign a letter, says little of what the document tells. A field's word, by `counts`, joins
-    nothing: texts on SQL speak of nothing in common. Nor does what most documents of a source name, which are the
-    source itself, its place and its people (`BundleConfig.source_name_share`).
+    A weight is the root of the name's rarity, and half of it where the document mentions the name in passing. A name in
+    a list of names, such as signatories of a letter, says little about the document. A common term of the field, by
+    `counts`, connects nothing: texts on SQL need have nothing in common. Nor does a name in most documents of one
+    source, which stands for the source itself (`BundleConfig.source_name_share`).
     """
     own = _names_of_sources(documents, sources, config.source_name_share)
     speaking = [own[source] for source in sources] or [frozenset[str]()] * len(documents)
@@ -139,13 +139,15 @@ def _names_of_sources(
 
 
 def few_names(documents: Sequence[Sequence[Name]], config: BundleConfig) -> frozenset[str]:
-    """Return the keys of names that few documents have; see `BundleConfig.few_share`."""
+    """Return the keys of the names that only few documents have; see `BundleConfig.few_share`."""
     most = max(_ALWAYS_RARE, config.few_share * len(documents))
     return frozenset(key for key, count in document_frequencies(documents).items() if count <= most)
 
 
 def name_arrays(documents: Sequence[Mapping[str, float]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return numbers and weights of the names, both of shape (documents, most names of one); see `Documents`."""
+    """Return the names' numbers and weights as arrays of shape (documents, most names of one document); see
+    `Documents`.
+    """
     chosen = [sorted(names.items(), key=lambda item: (-item[1], item[0]))[:_MOST_NAMES] for names in documents]
     numbers = {name: number for number, name in enumerate(sorted({name for names in chosen for name, _ in names}))}
     shape = (len(documents), max(map(len, chosen), default=0))
@@ -157,6 +159,6 @@ def name_arrays(documents: Sequence[Mapping[str, float]]) -> tuple[np.ndarray, n
 
 
 def shared_names(first: Mapping[str, float], second: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return the names that both documents have, with what each adds, the most telling first."""
+    """Return the names that both documents have, each with what it adds to their score, the largest first."""
     both = [(name, weight * second[name]) for name, weight in first.items() if name in second]
     return sorted(both, key=lambda item: (-item[1], item[0]))

@@ -1,5 +1,6 @@
-"""Group documents as the paper does: reduce vectors, find themes, cut the themes by k-means until they are small
-enough."""
+"""Group documents as the paper does: reduce their vectors, cluster them into themes, and split the themes by
+k-means.
+"""
 
 from __future__ import annotations
 
@@ -74,8 +75,9 @@ def umap(vectors: np.ndarray, *, dimensions: int, min_dist: float, seed: int) ->
 
 
 def cut(vectors: np.ndarray, rows: Group, seed: int) -> list[Group]:
-    """Cut rows into groups of at most four by k-means with a fourth as many centres, and cut again what is too
-    large."""
+    """Split rows into groups of at most four by k-means with a fourth as many centres, and split again what is too
+    large.
+    """
     if len(rows) <= LARGEST:
         return [rows]
     from sklearn.cluster import KMeans

@@ -1,10 +1,10 @@
-"""Find where a question over two documents starts: one of several things that a document tells of, which another one
-singles out.
+"""Find where a question over two documents can start: one of several similar things in a document that only the other
+document singles out.
 
-A reader who has the document with the answer, and no other, takes what fits best there. Only where it tells of several
-of the kind, each with a fact of its own, is he in doubt; and only what another document alone says of one of them
-settles which is meant (`Singled`). All is told by rule, from words alone: names by their capitals, their kinds by the
-words beside them.
+A reader who has only the document with the answer guesses the fact that fits best. The guess is uncertain only where
+the document mentions several things of the kind, each with a fact of its own; then only what the other document says of
+one of them settles which is meant (`Singled`). Everything is decided by rule, from words alone: names by their
+capitals, their kinds by the words beside them.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _TOLD_KINDS = frozenset({"persons", "acts", "works"})
 
 
 class Singled(NamedTuple):
-    """One of several things of a kind that a document tells of, with what another document alone tells of it."""
+    """One of several things of a kind in a document, with the fact by which another document alone singles it out."""
 
     name: str
     kind: str
@@ -103,8 +103,8 @@ class Singled(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ToldThings:
-    """A document prepared for finding the things that it tells of."""
+class DocumentThings:
+    """A document that is indexed by the things that it mentions."""
 
     title: str
     sentences: tuple[str, ...]
@@ -115,7 +115,7 @@ class ToldThings:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """All words of the document, its title's too."""
+        """Return all words of the document, including its title's."""
         return frozenset(words_of(" ".join((self.title, *self.sentences))))
 
     @cached_property
@@ -124,7 +124,7 @@ class ToldThings:
 
     @cached_property
     def places(self) -> Mapping[str, tuple[tuple[int, int, int], ...]]:
-        """For each name where it stands: number of the sentence, start and end there."""
+        """Return for each name where it occurs: number of the sentence, start and end in it."""
         whole, starts = "\n".join(self._folded), list(accumulate((len(each) + 1 for each in self._folded), initial=0))
         last_words = Counter(name.rsplit(" ", 1)[-1] for name in self.names)
         found: dict[str, tuple[tuple[int, int, int], ...]] = {}
@@ -141,7 +141,7 @@ class ToldThings:
 
     @cached_property
     def kinds(self) -> Mapping[str, str]:
-        """The kind of each name, as far as the words beside it tell."""
+        """Return the kind of each name, as far as the words beside it say."""
         return {name: kind for name, spans in self.places.items() if (kind := self._kind(name, spans))}
 
     def _kind(self, name: str, spans: Sequence[tuple[int, int, int]]) -> str:
@@ -167,7 +167,7 @@ class ToldThings:
 
     @cached_property
     def terms(self) -> Mapping[str, tuple[int, ...]]:
-        """For each pair of neighbouring words that say something the sentences that have it."""
+        """Return for each pair of neighbouring content words the sentences that have it."""
         found: defaultdict[str, list[int]] = defaultdict(list)
         for number, sentence in enumerate(self._folded):
             words = _LETTERS.findall(sentence)
@@ -182,8 +182,9 @@ class ToldThings:
 
     @cached_property
     def listed(self) -> Mapping[str, Mapping[int, str]]:
-        """By kind of figures, of which at least four sentences have a different one each, those sentences with their
-        first figure."""
+        """Return, for each kind of figures that differ in at least four sentences, those sentences with their first
+        figure.
+        """
         found: defaultdict[str, dict[int, str]] = defaultdict(dict)
         for number in range(len(self.sentences)):
             for figure in self._figures[number]:
@@ -193,7 +194,7 @@ class ToldThings:
 
     @cached_property
     def figures(self) -> Mapping[str, Mapping[str, tuple[str, int]]]:
-        """For each name, by kind of figures, the nearest one of its sentences, with the number of that sentence."""
+        """Return for each name, by kind, the nearest figure in its sentences, with the number of the sentence."""
         found: dict[str, dict[str, tuple[str, int]]] = {}
         at = self._figures
         owners: dict[tuple[int, int], tuple[int, str]] = {}
@@ -216,16 +217,16 @@ class ToldThings:
         return f" {_spelled(' '.join(self.sentences))} "
 
     def is_about(self, name: str) -> bool:
-        """Tell whether a name stands in the title or in many sentences: a reader thinks of it first."""
+        """Tell whether a name is in the title or in many sentences, so that a reader thinks of it first."""
         held = len({number for number, *_ in self.places[name]})
         return set(words_of(name)) <= set(words_of(self.title)) or held > max(_OFTEN * len(self.sentences), 2)
 
     def told(self, name: str, known: Collection[str] = (), without: str = "") -> str:
-        """Return the sentence around a name that has most figures and words with a capital besides those that are
-        known; empty where none has any.
+        """Return the sentence about a name with the most figures and capitalised words that are not in `known`; empty
+        where none has any.
 
-        A list of names tells of none of them, what somebody says not of him, and a sentence around the name `without`
-        may tell of that.
+        A list of names says nothing of them, a quotation nothing of its speaker, and a sentence about the name
+        `without` may be about that instead.
         """
         apart = {number for number, *_ in self.places.get(without, ())}
         named = frozenset(words_of(name))
@@ -240,7 +241,7 @@ class ToldThings:
 
     @cached_property
     def speeches(self) -> Mapping[str, frozenset[int]]:
-        """For each name the sentences that report what it says."""
+        """Return for each name the sentences that report what it said."""
         return {
             name: frozenset(
                 number
@@ -253,12 +254,12 @@ class ToldThings:
 
     @cached_property
     def names_in(self) -> Counter[int]:
-        """The number of names in each sentence."""
+        """Return for each sentence, by its number, how many names it contains."""
         return Counter(number for spans in self.places.values() for number in {number for number, *_ in spans})
 
     @cached_property
     def marks(self) -> tuple[frozenset[str], ...]:
-        """The figures and words with a capital of each sentence."""
+        """Return the figures and capitalised words of each sentence."""
         return tuple(frozenset(words_of(" ".join(_MARKED.findall(sentence)))) for sentence in self.sentences)
 
 
@@ -289,15 +290,14 @@ def _forms(name: str, last_words: Mapping[str, int]) -> list[str]:
 
 def prepare(
     documents: Sequence[tuple[str, str]], papers: Sequence[bool], counts: CaseCounts | None = None
-) -> list[ToldThings]:
-    """Prepare the documents of a bundle, given by title and text as they are shown.
-
-    `papers`: which of them are. `counts`: over the texts of the archive; by default over these alone.
+) -> list[DocumentThings]:
+    """Index the documents of a bundle, given by title and text. `papers` says which of them are scientific papers;
+    `counts` are word counts over all documents, by default over these alone.
     """
     counts = counts or CaseCounts.of(text for _, text in documents)
     found = joining_names(merge_short_names([names_of(title, text, counts) for title, text in documents]))
     return [
-        ToldThings(
+        DocumentThings(
             title,
             tuple(
                 " ".join(line.split()) for each in split_sentences(text) for line in each.split("\n") if line.strip()
@@ -309,11 +309,10 @@ def prepare(
     ]
 
 
-def count_singled(first: ToldThings, second: ToldThings, archive: AllDocuments) -> float:
-    """Return how many things one of two documents singles out of several of the other, by their weights, 0 to 4.
+def count_singled(first: DocumentThings, second: DocumentThings, archive: AllDocuments) -> float:
+    """Return how many things each of two documents singles out among several in the other, weighted, from 0 to 4.
 
-    A thing counts once, and only if few documents of the archive have it: of what all speak more is known than the two
-    documents tell.
+    A thing counts once, and only if few documents have it: of what all mention, more is known than these two say.
     """
     found: dict[str, float] = {}
     for each in (*singled_out(first, second), *singled_out(second, first)):
@@ -322,10 +321,9 @@ def count_singled(first: ToldThings, second: ToldThings, archive: AllDocuments) 
     return min(_MOST_COUNTED, sum(found.values()))
 
 
-def singled_out(first: ToldThings, second: ToldThings) -> Iterator[Singled]:
-    """Yield what the first document singles out of several things of the second.
-
-    What the second is about is no such thing, nor is what nothing but a list of names in the first names.
+def singled_out(first: DocumentThings, second: DocumentThings) -> Iterator[Singled]:
+    """Yield each fact by which the first document singles out one of several things in the second. The second
+    document's main subject does not count, nor a name that the first has only in a list of names.
     """
     for name in second.places:
         if name not in first.places or second.is_about(name):
@@ -336,7 +334,7 @@ def singled_out(first: ToldThings, second: ToldThings) -> Iterator[Singled]:
     yield from _by_terms(first, second)
 
 
-def _by_terms(first: ToldThings, second: ToldThings) -> Iterator[Singled]:
+def _by_terms(first: DocumentThings, second: DocumentThings) -> Iterator[Singled]:
     """What a list of sums or shares tells of, by two words that the other document has, too."""
     about = frozenset(words_of(second.title)) | _SCALES
     shared = {
@@ -359,7 +357,7 @@ def _by_terms(first: ToldThings, second: ToldThings) -> Iterator[Singled]:
             yield Singled(term, kind, said, second.sentences[number], others, False, 1.0)
 
 
-def _by_figures(name: str, said: str, first: ToldThings, second: ToldThings) -> Iterator[Singled]:
+def _by_figures(name: str, said: str, first: DocumentThings, second: DocumentThings) -> Iterator[Singled]:
     for kind, (figure, number) in second.figures.get(name, {}).items():
         others = {
             other: second.sentences[of[kind][1]]
@@ -371,7 +369,7 @@ def _by_figures(name: str, said: str, first: ToldThings, second: ToldThings) -> 
             yield Singled(name, kind, said, second.sentences[number], kept, True, 1.0 if len(kept) > 1 else 0.5)
 
 
-def _by_kind(name: str, said: str, first: ToldThings, second: ToldThings) -> Iterator[Singled]:
+def _by_kind(name: str, said: str, first: DocumentThings, second: DocumentThings) -> Iterator[Singled]:
     kind, answer = second.kinds.get(name), second.told(name, first.words)
     if kind not in _TOLD_KINDS or not answer:
         return
@@ -381,7 +379,7 @@ def _by_kind(name: str, said: str, first: ToldThings, second: ToldThings) -> Ite
         yield Singled(name, kind, said, answer, kept, True, 0.5 if len(kept) > 1 else 0.25)
 
 
-def _apart(name: str, others: Mapping[str, str], within: ToldThings) -> tuple[tuple[str, str], ...]:
+def _apart(name: str, others: Mapping[str, str], within: DocumentThings) -> tuple[tuple[str, str], ...]:
     """The others that are no other form of the name, nor of each other; none where a guess among them would be right as
     often as not: of two a reader takes what the document is about."""
     taken, kept = _own_words(name), dict[str, str]()

@@ -1,4 +1,4 @@
-"""Groups of documents that become bundles: a coarse partition, what each group holds, how near they are."""
+"""Hold groups of documents that become bundles: who may be together, how near they are, and a coarse partition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Documents:
-    """All that bundling knows of n documents."""
+    """What bundling knows of n documents: vectors, sources, dates and names."""
 
     vectors: np.ndarray
     """Vectors of the documents, shape (n, d), float32, of length 1."""
@@ -42,14 +42,13 @@ class Documents:
     """Sketches of the texts by `copies.sketch`, shape (n, 256), uint32; (n, 0) when copies in part may be together."""
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Documents:
-        """Return these rows as documents, in this order."""
+        """Return the documents with these row numbers, in this order."""
         return Documents(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
 
 
 class Units:
-    """A partition of documents into units. A unit is a bundle as soon as it has two sources; see `is_bundle`.
-
-    Units have numbers that are never used again.
+    """A partition of documents into units, of which one with two sources is a bundle (`is_bundle`). The number of a
+    unit is never used again.
     """
 
     def __init__(self, documents: Documents, groups: Iterable[Group], config: BundleConfig) -> None:
@@ -66,7 +65,7 @@ class Units:
             self.add(group)
 
     def add(self, rows: Group) -> int:
-        """Make a new unit of these rows, which are in no other, and return its number."""
+        """Make a new unit of these rows, which must be in no other unit, and return its number."""
         unit, self._next = self._next, self._next + 1
         self.members[unit] = sorted(rows)
         self.unit_of[rows] = unit
@@ -74,7 +73,7 @@ class Units:
         return unit
 
     def dissolve(self, unit: int) -> Group:
-        """Remove a unit and return its rows, which have to be added again."""
+        """Remove a unit and return its rows, which must then be added elsewhere."""
         del self._sums[unit]
         return self.members.pop(unit)
 
@@ -88,20 +87,18 @@ class Units:
 
     def may_merge(self, first: int, second: int) -> bool:
         """Tell whether merging gives one of two units a second source, and makes no unit that is too large for a
-        bundle.
-
-        Two bundles stay two: larger ones would be less alike, and none is in need.
+        bundle. Two bundles are never merged: a larger one would be less alike.
         """
         rows = self.members[first] + self.members[second]
         in_need = not (self.is_bundle(first) and self.is_bundle(second))
         return in_need and len(rows) <= LARGEST and has_two(self.sources, rows)
 
     def outsider(self, rows: Group) -> int | None:
-        """Return the row that has to leave before these may be together; None when all may stay.
+        """Return the row that must leave before these may be together; None when all may stay.
 
-        Of documents too far apart in time the first or the last, whichever is less like the others; else of two that
-        share their text the same; else one that shares no names with half of the others, the least first; else the one
-        that is least like them, when that is too little.
+        Of documents too far apart in time it is the first or the last, whichever is less similar to the others, and
+        likewise of two that share their text; else one that shares no names with half of the others, the least first;
+        else the least similar, when that is too little.
         """
         if len(rows) < 2:
             return None
@@ -136,7 +133,7 @@ class Units:
         return self._sums[unit] / len(self.members[unit])
 
     def unfinished(self) -> list[int]:
-        """Return the units of one source."""
+        """Return the units that have documents of one source only."""
         return [unit for unit in self.members if not self.is_bundle(unit)]
 
     def sizes(self) -> np.ndarray:
@@ -164,7 +161,7 @@ class Units:
 
 
 class SharedNames:
-    """Tells which documents share enough names by `min_shared`; all do when that is 0."""
+    """Tells which documents share enough names by `min_shared`; when that is 0, all do."""
 
     def __init__(self, documents: Documents, min_shared: float) -> None:
         self._names, self._weights = documents.names, documents.weights
@@ -183,7 +180,7 @@ class SharedNames:
         return np.einsum("abij,ai,bj->ab", same, weights, weights)
 
     def between(self, first: np.ndarray, second: np.ndarray) -> Callable[[slice], np.ndarray]:
-        """Return a function that gives, for a block of the first rows, a mask of shape (block, second)."""
+        """Return a function that returns, for a slice of the first rows, a mask of shape (slice, second rows)."""
         if not self._least:
             return lambda block: np.ones((len(first[block]), len(second)), bool)
         ours, theirs = self._sparse(first), self._sparse(second).T.tocsr()
@@ -231,9 +228,8 @@ def nearest(
     count: int,
     min_cosine: float,
 ) -> Iterator[tuple[int, int, float]]:
-    """Yield (query, candidate, cosine) of the `count` nearest allowed candidates of each query, in no order.
-
-    `allowed`: for some of the queries a mask of shape (queries, candidates).
+    """Yield (query, candidate, cosine) for the `count` nearest allowed candidates of each query, in no order. `allowed`
+    returns, for a slice of the queries, a mask of shape (queries, candidates).
     """
     count = min(count, len(candidates))
     if not count:
@@ -272,7 +268,9 @@ def partition(documents: Documents, part_size: int, seed: int) -> list[Group]:
 
 
 def without_source(vectors: np.ndarray, sources: np.ndarray) -> np.ndarray:
-    """Return vectors of length 1, shape (n, d), less the mean of their source as if that had ten more at the origin."""
+    """Return vectors of length 1, shape (n, d), with most of their source's mean subtracted (shrunk as if the source
+    had ten more documents at the origin).
+    """
     _, place = np.unique(sources, return_inverse=True)
     order = np.argsort(place, kind="stable")
     starts = np.flatnonzero(np.diff(place[order], prepend=-1))

@@ -1,4 +1,4 @@
-"""Turn documents as they were read into documents worth bundling: cleaned, judged, each text once.
+"""Turn documents as they were read into documents worth bundling: cleaned, filtered, and each text only once.
 
     read -> normalise -> content -> exact duplicates -> near duplicates -> write by shard
 
@@ -52,7 +52,7 @@ _FEWEST_REPEATS, _LEAST_SHARE = 5, 0.05
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A document, the shard it was read from, its place there, and what became of it."""
+    """A document with the shard it was read from, its place there, and whether it is kept."""
 
     shard: str
     index: int
@@ -62,7 +62,7 @@ class Placed:
 
     @property
     def order(self) -> Order:
-        """The key by which the kept one of several copies is chosen; see `order_of`."""
+        """Return the sort key by which one of several copies is kept; see `order_of`."""
         return order_of(self.document.published, self.document.id)
 
 
@@ -71,7 +71,7 @@ Repeated: TypeAlias = Mapping[str, frozenset[str]]
 
 
 def clean(run: StageRun) -> None:
-    """Write `documents/` and `rejected/` by shard, unless all are there. Raises as `beam_pipeline`."""
+    """Write `documents/` and `rejected/` by shard, unless all are there. Raises what `beam_pipeline` raises."""
     missing = missing_shards(run.folder, run.shards)
     if not missing:
         return
@@ -88,7 +88,7 @@ def clean(run: StageRun) -> None:
 
 
 def next_shards(receipts: Sequence[Receipt], suffix: str) -> tuple[Shard, ...]:
-    """Return the shards of the documents that stay. `suffix`: a part of the names of what is made of them."""
+    """Return the shards of the documents that are kept; `suffix` is added to the names of what is made from them."""
     shards: list[Shard] = []
     first = 0
     for receipt in receipts:
@@ -287,14 +287,13 @@ def is_boilerplate(line: str) -> bool:
 
 
 def line_key(line: str) -> str:
-    """Return the key of a cleaned line. Case and numbers do not matter, so `Page 2` and `page 3` have one key."""
+    """Return the key of a cleaned line, which ignores case and numbers, so that `Page 2` and `page 3` have one key."""
     return _DIGITS.sub("0", line.casefold())
 
 
 def line_keys(text: str, *, is_paper: bool = False) -> set[str]:
-    """Return the keys of a text's lines, each once; they are summed per source for `repeated_lines`.
-
-    Headings that all papers have are none of their archive's: the parts of a paper are told by them.
+    """Return the keys of a text's lines, each once, which are then counted per source for `repeated_lines`. Headings
+    that all papers share are left out, since the parts of a paper are recognised by them.
     """
     lines = (line for line in normalise(text).split("\n") if line)
     return {line_key(line) for line in lines if not (is_paper and is_paper_heading(line))}
@@ -303,8 +302,9 @@ def line_keys(text: str, *, is_paper: bool = False) -> set[str]:
 def repeated_lines(counts: Mapping[str, int], documents: int) -> frozenset[str]:
     """Return the keys of one source's lines that belong to the site and not to its articles.
 
-    `counts`: in how many of the source's `documents` each key stands. Taken are those in at least five and in at least
-    a twentieth of all: a source changes its page every few months, so a footer need not be in all.
+    `counts` says in how many of the source's `documents` each key occurs. A key is returned when it is in at least five
+    documents and in at least a twentieth of all: a source changes its page every few months, so a footer need not be in
+    all.
     """
     least = max(_FEWEST_REPEATS, _LEAST_SHARE * documents)
     return frozenset(key for key, count in counts.items() if count >= least)

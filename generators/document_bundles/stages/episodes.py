@@ -32,7 +32,7 @@ TABLE, SFT = "episodes", "sft"
 
 
 def open_context(work: ModelWork, client: ModelClient) -> EpisodeContext:
-    """Open what all questions share; the documents are read whole, since any of them may be found."""
+    """Open what all questions share. All documents are read, since any of them may be found by a search."""
     config = work.config
     paths = sorted((Path(work.folder) / DOCUMENTS).glob("part-*.parquet"))
     documents = [] if config.tools.kind == "web" else list(read_rows(paths, SourceDocument))
@@ -47,8 +47,9 @@ def open_context(work: ModelWork, client: ModelClient) -> EpisodeContext:
 
 
 async def episode_of(row: BundleQuestion, context: EpisodeContext, config: BundleRunConfig) -> ItemResult:
-    """Return the best candidate, if every filter keeps it. All others are rejected rows, and so is a question without
-    any."""
+    """Return the best candidate episode if every filter keeps it; all others, and a question without any, become
+    rejected rows.
+    """
     meter = Meter()
     best, *others = await make_episodes(row, context, meter)
     lost = others if best.verdict is None else [best, *others]

@@ -1,5 +1,4 @@
-"""Embed the documents that stay and bundle them: the runner bundles parts of a partition, and this process joins
-them."""
+"""Embed the documents that are kept and bundle them: workers bundle the parts, and this process joins them."""
 
 from __future__ import annotations
 
@@ -28,9 +27,9 @@ from trailforge.generators.document_bundles.bundling.config import PACKAGES, WHY
 from trailforge.generators.document_bundles.bundling.copies import SKETCH, copied_share, sketch
 from trailforge.generators.document_bundles.bundling.measures import (
     AllDocuments,
+    DocumentFacts,
     PairFacts,
     PairWorth,
-    ToldFacts,
     cohesion,
     part_by_matter,
     theme_words,
@@ -41,7 +40,7 @@ from trailforge.generators.document_bundles.bundling.names import few_names, joi
 from trailforge.generators.document_bundles.bundling.singled import count_singled
 from trailforge.generators.document_bundles.bundling.units import Documents, SharedNames
 from trailforge.generators.document_bundles.config import BundleRunConfig, EncoderConfig, encoder_of
-from trailforge.generators.document_bundles.drafts import told_things
+from trailforge.generators.document_bundles.drafts import index_things
 from trailforge.generators.document_bundles.maps import draw_plots
 from trailforge.pipelines import StageRun
 from trailforge.pipelines.engine import (
@@ -139,15 +138,17 @@ def _embed(shard: Shard, folder: str, config: EncoderConfig) -> str:
 
 
 def only_shard(documents: Sequence[Shard], made_of: str = "") -> Shard:
-    """Return the one shard of this stage, which stands for all documents."""
+    """Return the one shard of a stage that works on all documents together."""
     rows = sum(shard.rows for shard in documents)
     return Shard(name="bundles", input="documents", first=0, rows=rows, made_of=made_of)
 
 
 def group(run: StageRun) -> None:
-    """Write `bundles/`, `bundle_inputs/` and the documents left over, unless that is done. Raises as `beam_pipeline`.
+    """Write `bundles/`, `bundle_inputs/` and the documents left over, unless that is done. Raises what `beam_pipeline`
+    raises.
 
-    Memory on the driver: the vectors two or three times, the names of all documents, no texts but of some shards.
+    Memory on the driver: the vectors two or three times, the names of all documents, and the texts of a few shards at a
+    time.
     """
     for shard in missing_shards(run.folder, run.shards):
         check_packages(PACKAGES, "bundling")
@@ -291,8 +292,8 @@ def worths_of(
     text_at, config = _open_texts(folder), run.bundles
     for rows in bundling.bundles:
         documents = [text_at(meta.files[row]) for row in rows]
-        facts = {row: ToldFacts.of(each.title, each.text) for row, each in zip(rows, documents, strict=True)}
-        told = told_things(documents, run.writer.longest_document, meta.counts) if config.singled_weight else []
+        facts = {row: DocumentFacts.of(each.title, each.text) for row, each in zip(rows, documents, strict=True)}
+        told = index_things(documents, run.writer.longest_document, meta.counts) if config.singled_weight else []
         things = dict(zip(rows, told, strict=False))
         for one, other in combinations(rows, 2):
             known = _known((one, other), meta, vectors, config.event_days)

@@ -31,7 +31,7 @@ _NO_REASON = "no question joins its documents"
 
 
 def open_context(work: ModelWork, client: ModelClient) -> BundleContext:
-    """Open what all bundles share. Raises when an encoder is wanted and missing."""
+    """Open what all bundles share. Raises an error when an encoder is needed and missing."""
     config = work.config
     return BundleContext(
         **work.shared(client),
@@ -42,9 +42,10 @@ def open_context(work: ModelWork, client: ModelClient) -> BundleContext:
 
 
 async def questions_of(item: BundleInput, context: BundleContext, config: BundleRunConfig) -> ItemResult:
-    """Return the drafts of a bundle, each with its verdicts. Of those on one fact a chain is asked about first.
+    """Return the drafts of a bundle, each with its verdicts.
 
-    In the place of some that are rejected others are asked for, once each (`writer.mends`); both are counted.
+    Of those on one fact a chain is judged first. For some rejected drafts another one is asked for, once each
+    (`writer.mends`); both are counted.
     """
     work = open_writer(item, context)
     drafts = await work.write()

@@ -1,4 +1,4 @@
-"""Compare accepted questions of all bundles with each other and with benchmarks, and order them as a curriculum."""
+"""Remove accepted questions that repeat another one or a benchmark's, and order the rest as a curriculum."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def select(run: StageRun) -> None:
 def select_distinct(
     candidates: Sequence[BundleQuestion], encoder: Encoder, config: SelectionConfig
 ) -> tuple[list[BundleQuestion], list[tuple[BundleQuestion, Verdict]]]:
-    """Return the questions that stay, with two more scores each, and the others with the reason. Of two that ask the
-    same the first stays.
+    """Return the questions that are kept, with two more scores each, and the others with the reason. Of two that ask
+    the same the first is kept.
     """
     benchmarks = _benchmarks(config, encoder)
     vectors = encoder.encode_documents([row.question for row in candidates])
@@ -68,10 +68,8 @@ def _benchmarks(config: SelectionConfig, encoder: Encoder) -> Benchmarks:
 
 
 def order_rows(rows: Sequence[BundleQuestion], stages: int) -> list[BundleQuestion]:
-    """Order rows by complexity, the easy ones first, each with its stage: 1 to `stages`, as equal in size as they can
-    be.
-
-    Rows of the same complexity are in one stage, the earlier: of two that are as hard none is to be learnt before.
+    """Return the rows ordered by complexity, the easy ones first, each with its curriculum stage from 1 to `stages`.
+    Stages are as equal in size as possible; rows of the same complexity share the earlier stage.
     """
     ordered = sorted(rows, key=lambda row: (row.complexity, row.uid))
     stage_of: dict[float, int] = {}

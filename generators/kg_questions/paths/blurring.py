@@ -1,8 +1,9 @@
-"""Describe a start of a path in the place of naming it: by facts that together are true of it alone in the whole graph.
+"""Describe the entity at the start of a path instead of naming it, by facts that together are true of it alone in the
+whole graph.
 
 The more entities share each fact, the less it says by itself, so what most entities share is taken first. No fact is
 there that the others make needless. Of every other entity that all facts but one are true of, the graph says something
-else in the place of that one, or that it is of another kind: what it lacks proves nothing, unless it is closed.
+else in place of that one, or that it is of another kind: what it lacks proves nothing, unless it is closed.
 """
 
 from __future__ import annotations
@@ -36,14 +37,16 @@ Prove = Callable[[PathNode, frozenset[int]], FactChain | None]
 
 
 def described_in(chain: FactChain) -> tuple[KgNode, ...]:
-    """Return the bridges that are described: that two or more facts lead to, all of them from starts."""
+    """Return the intermediate entities that are described: two or more facts lead to each, all of them from named
+    starts.
+    """
     starts = {start.id for start in chain.starts}
     facts = ((bridge, chain.leading_to(bridge)) for bridge in chain.bridges)
     return tuple(bridge for bridge, led in facts if len(led) > 1 and starts.issuperset(fact.known for fact in led))
 
 
 def count_hops(chain: FactChain) -> int:
-    """Return the number of facts, those of a description counted as one: it is one thing to find."""
+    """Return the number of facts, where those of one description count as one, since they find one entity."""
     return len(chain.facts) - sum(len(chain.leading_to(node)) - 1 for node in described_in(chain))
 
 
@@ -57,7 +60,7 @@ class _Told:
 
 @dataclass(frozen=True, slots=True)
 class Blurring:
-    """Describes starts of paths in one graph."""
+    """Replaces the names of starting entities by descriptions, in one graph."""
 
     graph: Graph
     kinds: KindReader
@@ -73,12 +76,12 @@ class Blurring:
         return [Edge(relation, is_forward) for relation in followed for is_forward in (False, True)]
 
     def blur(self, root: PathNode) -> Iterator[tuple[PathNode, int]]:
-        """Yield the tree with one of its starts described, in all ways that are found, and the row of that start."""
+        """Yield every tree with one of its starting entities described, and the row number of that entity."""
         for start in starts_of(root):
             yield from ((tree, start.row) for tree in self.describe(root, start, _FACTS))
 
     def describe(self, root: PathNode, start: PathNode, counts: Sequence[int]) -> Iterator[PathNode]:
-        """Yield the tree with this start described by one of these numbers of facts, in all ways that are found."""
+        """Yield every tree with this starting entity described by one of these numbers of facts."""
         up, parent = next((link, node) for node, link in links_of(root) if link.child is start)
         told = self._facts_of(start, root, up, parent)
         for links in self._describing(start.row, told, counts):
@@ -87,10 +90,11 @@ class Blurring:
     def lengthen(
         self, root: PathNode, count: int, prove: Prove, draw: random.Random
     ) -> tuple[PathNode, FactChain] | None:
-        """Return the tree with starts described by so many facts in all, each start before those that describe
-        another; None where the graph has too few that fit.
+        """Return the tree with starting entities described by `count` facts in all; None where the graph has too few
+        that fit.
 
-        `prove`: gives the record of a tree, by the rows of what is described in it, or None.
+        An entity is described before those that occur in its description. `prove` returns the record of a tree, by the
+        rows of what is described in it, or None.
         """
         described, chain = frozenset[int](), None
         waiting = starts_of(root)
@@ -175,12 +179,12 @@ class Blurring:
 
 
 def fitting_counts(left: int) -> tuple[int, ...]:
-    """Return how many facts may describe the next start where so many are to describe starts in all."""
+    """Return how many facts may describe the next starting entity when `left` facts are to be used in all."""
     return tuple(count for count in _FACTS if left - count == 0 or left - count >= min(_FACTS))
 
 
 def starts_of(root: PathNode) -> list[PathNode]:
-    """Return the starts of a tree, in its order."""
+    """Return the starting entities of a tree, in its order."""
     return [node for node in root.below() if not node.links]
 
 

@@ -69,7 +69,9 @@ TELLS_ROLE = (
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of a path: from the answer back, `stem` facts, then a start, or a meeting of chains of these lengths."""
+    """The form of a path: from the answer back, `stem` facts, then either a starting entity or two chains of these
+    lengths that meet.
+    """
 
     stem: int
     branches: tuple[int, ...] = ()
@@ -78,12 +80,12 @@ class Form:
 
     @property
     def hops(self) -> int:
-        """Number of facts of a path of this form."""
+        """Return the number of facts in a path of this form."""
         return self.stem + sum(self.branches) + self.describing
 
     @property
     def shape(self) -> KgShape:
-        """Shape of the paths of this form."""
+        """Return the shape of the paths of this form."""
         if not self.branches and not self.describing:
             return "chain"
         return "intersection" if self.branches and not self.stem else "intersection_inside"
@@ -91,7 +93,9 @@ class Form:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgPathConfig:
-    """Which paths are sampled. Relations are given by label (its case aside) or id. Raises `InvalidInput`."""
+    """Which paths are sampled from a graph. Relations are given by label, ignoring case, or by id. Raises
+    `InvalidInput`.
+    """
 
     hops: tuple[int, ...] = (2, 3, 4)
     """Numbers of facts of a path, 1 to 9; all have equal shares. Every triple counts as one. Of five or more, one to
@@ -206,12 +210,16 @@ class KgPathConfig:
 
     @property
     def shares(self) -> dict[Form, float]:
-        """Share of each form among the wanted paths; together 1. All numbers of hops have the same part."""
+        """Return the share of each form among the wanted paths, which add up to 1. All numbers of hops have equal
+        parts.
+        """
         return _share_forms(self.hops, self.intersections)
 
     @property
     def spare_shares(self) -> dict[Form, float]:
-        """Share of each form among the paths that are taken where the graph has no more of the wanted ones."""
+        """Return the share of each form among the spare paths, which are taken where the graph has no more of the
+        wanted ones.
+        """
         return _share_forms(self.spare_hops, self.intersections)
 
 
@@ -238,7 +246,7 @@ def _forms_of(hops: int, intersections: float) -> dict[Form, float]:
 
 
 def share_out(shares: Mapping[Form, float], count: int) -> Counter[Form]:
-    """Return how many of so many paths each form is asked for: whole numbers by the largest remainders."""
+    """Return how many of `count` paths each form gets: whole numbers by the method of largest remainders."""
     exact = {form: share * count for form, share in shares.items()}
     asked = Counter({form: int(number) for form, number in exact.items()})
     rest = sorted(
@@ -249,8 +257,9 @@ def share_out(shares: Mapping[Form, float], count: int) -> Counter[Form]:
 
 
 def most_wanting(forms: list[Form], asked: Counter[Form], found: Counter[Form]) -> list[Form]:
-    """Return those of the forms that are left that lack most of their share; else those of the fewest found of their
-    hops."""
+    """Return those of the remaining forms that lack most of their share or, when none lacks any, those whose number of
+    hops was found least.
+    """
     lacking = {form: asked[form] - found[form] for form in forms if found[form] < asked[form]}
     if not lacking:
         by_hops: Counter[int] = Counter()

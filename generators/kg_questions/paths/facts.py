@@ -1,4 +1,4 @@
-"""Find facts that may lead to an entity: by their relation, by what the graph says of both ends, and by a path's form.
+"""Find the facts of a graph that may lead to an entity, by their relation, by both ends, and by the form of a path.
 
 Read from the whole store at once, so that paths are grown from what can be asked and never from what cannot.
 """
@@ -24,8 +24,8 @@ class Edge(NamedTuple):
     is_forward: bool
 
 
-class Lead(NamedTuple):
-    """A fact that leads to an entity from `child`."""
+class Incoming(NamedTuple):
+    """A fact by which an entity is reached from another one, `child`."""
 
     edge: Edge
     child: int
@@ -33,7 +33,7 @@ class Lead(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts in the order of the entities that they lead to, as arrays of one shape."""
+    """Facts sorted by the entities that they lead to, as arrays of one shape."""
 
     relations: np.ndarray
     are_forward: np.ndarray
@@ -60,17 +60,17 @@ class Facts:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, place: int) -> Lead:
-        return Lead(Edge(int(self.relations[place]), bool(self.are_forward[place])), int(self.children[place]))
+    def __getitem__(self, place: int) -> Incoming:
+        return Incoming(Edge(int(self.relations[place]), bool(self.are_forward[place])), int(self.children[place]))
 
     def leading_to(self, row: int) -> range:
-        """Return the places of the facts that lead to an entity."""
+        """Return the index range of the facts that lead to an entity."""
         first, last = np.searchsorted(self.rows, [row, row + 1])
         return range(int(first), int(last))
 
     @cached_property
     def places_of(self) -> dict[Edge, np.ndarray]:
-        """Return the places of all facts of each relation and direction."""
+        """Return the indices of all facts, by relation and direction."""
         keys = self.relations.astype(np.int64) * 2 + self.are_forward
         order = np.argsort(keys, kind="stable")
         found, first = np.unique(keys[order], return_index=True)
@@ -79,7 +79,7 @@ class Facts:
 
 
 class Reach:
-    """Tells to which entities a path of a form may lead, as far as single facts show."""
+    """Tells which entities a path of some form may lead to, judging by single facts alone."""
 
     def __init__(self, single: Facts, listed: Facts, may_be_found: np.ndarray) -> None:
         """`single`: facts that lead to one entity; `listed`: facts along closed lists; `may_be_found`: by row."""
@@ -88,7 +88,7 @@ class Reach:
         self._masks: dict[Form, np.ndarray] = {Form(0): np.ones(len(may_be_found), bool)}
 
     def of(self, form: Form) -> np.ndarray:
-        """Return for each entity whether a path of this form may lead to it; a start may be any entity."""
+        """Return a mask of the entities that a path of this form may lead to; a start may be any entity."""
         if form not in self._masks:
             mask = np.zeros(len(self._may_be_found), bool)
             facts, places = self.last_facts(form)
@@ -97,7 +97,9 @@ class Reach:
         return self._masks[form]
 
     def last_facts(self, form: Form) -> tuple[Facts, np.ndarray]:
-        """Return the facts that a path of this form may end with; of two that meet, the one along a closed list."""
+        """Return the facts with which a path of this form may end; where two chains meet, the fact of the chain along a
+        closed list.
+        """
         facts = self.single if form.stem else self.listed
         from_children = np.zeros(len(facts), bool)
         for below in forms_below(form):
@@ -106,12 +108,12 @@ class Reach:
 
 
 def forms_below(form: Form) -> list[Form]:
-    """Return the forms that lead to the other end of each fact with which a path of this form ends."""
+    """Return the possible forms of the rest of a path, before the last fact of this form."""
     return [Form(form.stem - 1, form.branches)] if form.stem else [Form(length - 1) for length in form.branches]
 
 
 class Pool:
-    """Gives facts to end paths with, in random order, round after round, as long as they give any."""
+    """Hands out facts with which paths may end, in random order, round after round."""
 
     _LEAST_ROUNDS = 5
     _MOST = 50_000
@@ -125,7 +127,7 @@ class Pool:
         """Has one of them given a path in this round?"""
 
     def take(self) -> int | None:
-        """Return the next place, or None when the facts give no more."""
+        """Return the index of the next fact, or None when there are no more."""
         if self._taken == len(self._places):
             self._rounds += 1
             if self._rounds >= self._LEAST_ROUNDS and not self.gives:
@@ -137,7 +139,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """A place in a path where a fact is wanted."""
+    """A place in a path for which a fact is wanted."""
 
     row: int
     """Row of the entity that the fact has to lead to."""
@@ -154,7 +156,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactCounts:
-    """Numbers of facts of a graph."""
+    """The number of a graph's facts, and of those that paths may use."""
 
     total: int
     asked: int
@@ -171,7 +173,7 @@ def _noun_of(kind: str) -> str:
 
 
 class FactRules:
-    """Applies the rules of a configuration to one graph."""
+    """Decides by a configuration's rules which facts of one graph may be used."""
 
     def __init__(self, graph: Graph, kinds: KindReader, config: KgPathConfig) -> None:
         self._graph, self._kinds, self._config = graph, kinds, config
@@ -211,7 +213,7 @@ class FactRules:
         return single, [edge for edge in meeting if edge in self.lists], frozenset(meeting)
 
     def count_facts(self) -> FactCounts:
-        """Count the facts of the graph, as far as its relations may be followed."""
+        """Count the facts of the graph that its rules allow to be followed."""
         facts = dict(enumerate(self._graph.facts_of_relations()))
         asked = facts.keys() - relations_named(self._graph.store, self._config.excluded)
         leading = {edge.relation for edge in self.single}
@@ -223,8 +225,9 @@ class FactRules:
         )
 
     def why_unfit(self, slot: Slot, edge: Edge, child: int) -> str:
-        """Return why a fact may not lead from an entity to that of a slot, by the names in `shortage`; empty if it
-        may."""
+        """Return why a fact may not fill a slot, as a reason named in `shortage`; empty if it may. `edge` leads there
+        from `child`.
+        """
         kinds, config = self._kinds, self._config
         if not kinds.is_proper(child):
             return "no_thing"

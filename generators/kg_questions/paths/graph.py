@@ -1,4 +1,6 @@
-"""A store as paths see it: which entities have a relation, what it leads to (indexed once), and what an entity is."""
+"""A knowledge graph as the sampling of paths reads it, indexed by row numbers: which entities a relation connects, and
+what they are.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ class _Side:
 
 
 class Graph:
-    """A knowledge graph as paths use it, by row. A direction `is_forward` leads from heads to tails."""
+    """A knowledge graph in row numbers, as the sampling of paths uses it. `is_forward` means from subjects (heads) to
+    objects (tails).
+    """
 
     def __init__(self, store: KgStore, config: KgPathConfig) -> None:
         self.store = store
@@ -80,8 +84,8 @@ class Graph:
         return np.union1d(found, other.neighbours_of(row, relation))
 
     def triple(self, source: int, relation: int, is_forward: bool, target: int) -> KgTriple:
-        """Return the triple by which `source` reaches `target`, as the store has it; one and the same of a symmetric
-        relation from either end, also where both are stated.
+        """Return the triple by which `source` reaches `target`, as the store has it. For a symmetric relation both
+        directions give the same triple, even where both are stated.
         """
         ends = (source, target) if is_forward else (target, source)
         if relation in self.symmetric:
@@ -91,13 +95,12 @@ class Graph:
         return self.store.triple(ends[0], relation, ends[1])
 
     def is_joined(self, row: int, other: int) -> bool:
-        """Tell whether a triple joins two entities, in either direction. It reads the triples of the one that has
-        fewer."""
+        """Tell whether a triple connects two entities, in either direction."""
         few, many = sorted((row, other), key=self.store.degree_of)
         return any(bool((side.neighbours_of(few) == many).any()) for side in (self.store.out, self.store.into))
 
     def sources(self, relation: int, is_forward: bool, places: np.ndarray | None = None) -> np.ndarray:
-        """Return the entities that a relation leads from in this direction; only those at some places if given."""
+        """Return the entities from which a relation leads in this direction, or those at some places only."""
         sides = self._sides_of(relation, is_forward)
         if places is not None and len(sides) == 1:
             return sides[0].owners(sides[0].runs(relation)[places])
@@ -105,7 +108,9 @@ class Graph:
         return rows if places is None else rows[places[places < len(rows)]]
 
     def pairs(self, relation: int, is_forward: bool, least: int, most: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the sources from which a relation leads to `least` to `most` entities, with what it leads to."""
+        """Return the entities from which a relation leads to between `least` and `most` entities, paired with each of
+        these.
+        """
         is_of_today = is_forward and relation in self._of_today
         if relation not in self.symmetric and not is_of_today:
             return self._sides[is_forward].pairs(relation, least, most)
@@ -117,7 +122,9 @@ class Graph:
         return sources, targets
 
     def num_sources(self, relation: int, is_forward: bool) -> int:
-        """Return how many entities a relation leads from; for a symmetric one those of both directions."""
+        """Return from how many entities a relation leads in this direction; for a symmetric one, both directions
+        count.
+        """
         return (
             len(self.sources(relation, is_forward))
             if relation in self.symmetric
@@ -125,16 +132,17 @@ class Graph:
         )
 
     def num_triples(self, relation: int, is_forward: bool) -> int:
-        """Return how many ways a relation leads; for a symmetric one those of both directions."""
+        """Return how many pairs of entities a relation connects; for a symmetric one, both directions count."""
         return sum(int(side.triples[relation]) for side in self._sides_of(relation, is_forward))
 
     def facts_of_relations(self) -> list[int]:
-        """Return how many triples each relation has as the graph states them."""
+        """Return how many triples each relation has, as the graph states them."""
         return [int(count) for count in self._sides[True].triples]
 
     def functionality(self, relation: int, is_forward: bool) -> float:
-        """Return the number of entities that a relation leads from, over its triples: 1 when it always leads to one. 0
-        without triples."""
+        """Return the number of entities from which a relation leads, divided by its triples: 1 when it always leads to
+        a single entity, 0 without triples.
+        """
         if is_forward and relation in self._of_today:
             sources, _ = self.pairs(relation, is_forward, 1, len(self.store))
             return len(np.unique(sources)) / len(sources) if len(sources) else 0.0
@@ -147,7 +155,9 @@ class Graph:
 
 
 def relations_named(store: KgStore, wanted: Iterable[str]) -> frozenset[int]:
-    """Return the rows of the relations with one of these labels (case aside) or ids; unknown ones are passed over."""
+    """Return the row numbers of the relations with one of these labels (ignoring case) or ids; unknown ones are
+    skipped.
+    """
     keys = {name.casefold() for name in wanted}
     return frozenset(
         row
@@ -188,7 +198,7 @@ _REMEMBERED = 1 << 16
 
 
 class KindReader:
-    """Reads by row what entities are, and which kinds of them a relation joins."""
+    """Tells, by row number, what kind an entity is, and which kinds a relation connects."""
 
     def __init__(self, graph: Graph, config: KgPathConfig) -> None:
         self._graph, self._store, self._config = graph, graph.store, config
@@ -217,8 +227,9 @@ class KindReader:
         return town[1] if town else PERSON if labels[kind] == _HUMAN else labels[kind]
 
     def role(self, row: int) -> str:
-        """Return the label of an entity's occupation, where it has one alone: of several nothing says for which it is
-        known."""
+        """Return the label of an entity's occupation, if it has exactly one: of several, the graph does not say for
+        which it is known.
+        """
         found = {int(each) for relation in self._roles for each in self._store.out.neighbours_of(row, relation)}
         return self._store.label_of(found.pop()) if len(found) == 1 else ""
 
@@ -231,12 +242,13 @@ class KindReader:
         return not is_page and not self._has_instances(label)
 
     def is_gone(self, row: int) -> bool:
-        """Tell whether an entity is of a kind that is no more, and no town, which goes on when its state does not."""
+        """Tell whether an entity is of a kind that no longer exists, such as a former country; towns do not count."""
         return bool(self._graph.is_gone[row]) and not any(map(_TOWN.fullmatch, self._labels(row)))
 
     def is_odd(self, relation: int, head: int, tail: int) -> bool:
-        """Tell whether an end of a fact is of kinds that ends of this relation hardly ever are. Unknown kinds are never
-        odd."""
+        """Tell whether an end of a fact is of a kind that this relation hardly ever has there. Unknown kinds are never
+        odd.
+        """
         for (ends, number), row in zip(self._ends_of(relation), (head, tail), strict=True):
             labels = self._labels(row)
             least = self._config.min_kind_share * number

@@ -1,5 +1,4 @@
-"""A question as a tree of entities: which entities of the whole graph satisfy it, by rows of the store, and its
-record."""
+"""Represent a question as a tree of entities, and find all entities of the whole graph that satisfy it."""
 
 from __future__ import annotations
 
@@ -23,14 +22,16 @@ _MOST_CHECKED = 20_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PathNode:
-    """An entity in the tree of a question. The root is the answer, the leaves are starts."""
+    """An entity in the tree of a question. The root is the answer, and the leaves are the entities that the question
+    names.
+    """
 
     row: int
     links: tuple[Link, ...] = ()
     """The facts that the entity has to satisfy; none for a start."""
 
     def below(self) -> Iterator[PathNode]:
-        """Yield all nodes of this node's tree: each after those that it is found from, itself last."""
+        """Yield all nodes of this node's tree, each after those from which it is found, itself last."""
         for link in self.links:
             yield from link.child.below()
         yield self
@@ -38,7 +39,7 @@ class PathNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Link:
-    """A fact that leads from a child to the node with this link. Compared by identity, as nodes are."""
+    """A fact that leads from a child to the node that holds this link. Links are compared by identity, as nodes are."""
 
     relation: int
     is_forward: bool
@@ -47,8 +48,9 @@ class Link:
 
 
 def answers(graph: Graph, node: PathNode, named: Named, most: int = 10_000) -> np.ndarray | None:
-    """Return all entities that satisfy a tree, in rising order; None when more than `most` stand on the way to a link's
-    end."""
+    """Return all entities that satisfy a tree, in rising order; None when more than `most` are candidates at any
+    link.
+    """
     if not node.links:
         return named(node.row)
     found: np.ndarray | None = None
@@ -76,10 +78,10 @@ def _ends(graph: Graph, link: Link, named: Named, most: int) -> np.ndarray | Non
 
 
 def left_without(graph: Graph, root: PathNode, dropped: Link, named: Named, *, most_counted: int, most: int) -> int:
-    """Count the entities that satisfy the tree without one of its links, up to `most_counted`.
+    """Count the entities that satisfy the tree when one of its links is left out, up to `most_counted`.
 
-    What the link led to may then be anything. `most`: as for `answers`. A lower bound where `_MOST_CHECKED` entities
-    have been looked at.
+    The entity that the link led to may then be any. `most` is as for `answers`. The count is a lower bound where
+    `_MOST_CHECKED` entities have been examined.
     """
     if root.links == (dropped,):
         return min(len(graph.store), most_counted)
@@ -139,7 +141,9 @@ class _Check:
 
 
 class Fame:
-    """Measures how well known the entities of a graph are, by the number of their triples times that of their names."""
+    """Estimates how well known the entities of a graph are, by the number of their triples times the number of their
+    names.
+    """
 
     def __init__(self, store: KgStore, by_heart: Container[int], share: float) -> None:
         """`by_heart`: relations that are known whatever they join; `share`: of all entities, those little known."""
@@ -152,9 +156,9 @@ class Fame:
         return self._store.degree_of(row) * len(self._store.names_of(row))
 
     def of(self, node: PathNode) -> int:
-        """Return how well known the facts are that lead to a node of a tree. A chain is known as well as the least
-        known entity from which a fact leads on that is not known by heart. Where chains meet, knowing one of them may
-        be enough.
+        """Return how well known the facts are that lead to a node of a tree.
+
+        A chain is as well known as the least known entity on it; where chains meet, knowing one of them may be enough.
         """
         known: list[int] = []
         for link in node.links:
@@ -165,12 +169,12 @@ class Fame:
 
 
 def links_of(root: PathNode) -> list[tuple[PathNode, Link]]:
-    """Return all facts of a tree with the node that each leads to, in the order of `FactChain.facts`."""
+    """Return all facts of a tree, each with the node it leads to, in the order of `FactChain.facts`."""
     return [(node, link) for node in root.below() for link in node.links]
 
 
 def shape_of(root: PathNode) -> KgShape:
-    """Return whether and where two chains meet."""
+    """Return the shape of a tree: whether two chains meet, and where."""
     if len(root.links) > 1:
         return "intersection"
     return "intersection_inside" if any(len(node.links) > 1 for node in root.below()) else "chain"
@@ -184,10 +188,10 @@ def chain_of(
     left: Sequence[int],
     tells_role: Container[int] = (),
 ) -> FactChain:
-    """Return the record of a tree. `matches`: of each entity, by row; `left`: `left_without` of each fact, as
-    `links_of` orders them.
+    """Return the record of a tree.
 
-    `tells_role`: relations that say themselves what their tail does, so that no role of it is told beside.
+    `matches` counts the entities that fit each node, by row; `left` has `left_without` of each fact in the order of
+    `links_of`. `tells_role` are relations whose name says the occupation of their object, so that none is added to it.
     """
     nodes = list(root.below())
     told = {
@@ -208,7 +212,7 @@ def chain_of(
 
 
 def id_of(triples: Sequence[KgTriple]) -> str:
-    """Return an id of 16 hexadecimal digits over the triples, whatever their order."""
+    """Return an id of 16 hexadecimal digits, a hash of the triples whatever their order."""
     lines = sorted(f"{triple.head}\t{triple.relation}\t{triple.tail}" for triple in triples)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
@@ -239,9 +243,8 @@ def _node(store: KgStore, row: int, kinds: KindReader, matches: int, is_told: bo
 
 
 def has_shortcut(graph: Graph, node: PathNode, above: tuple[int, ...] = ()) -> bool:
-    """Tell whether a triple joins an entity of a tree with one that it leads to over two facts or more.
-
-    `above`: rows of what the node leads to, the root first.
+    """Tell whether a triple directly connects an entity of a tree with one that it should lead to over two facts or
+    more. `above` are the rows of what the node leads to, the root first.
     """
     if any(graph.is_joined(node.row, row) for row in above[:-1]):
         return True
@@ -249,10 +252,10 @@ def has_shortcut(graph: Graph, node: PathNode, above: tuple[int, ...] = ()) -> b
 
 
 def pairs_with(relation: int, others: Sequence[int]) -> set[tuple[int, int]]:
-    """Return the pairs of a relation with each of some others."""
+    """Return the pairs of one relation with each of `others`."""
     return {(min(relation, other), max(relation, other)) for other in others}
 
 
 def pairs_in(relations: Sequence[int]) -> set[tuple[int, int]]:
-    """Return every two relations that stand in one path."""
+    """Return every pair of relations in one path."""
     return set().union(*(pairs_with(relation, relations[:place]) for place, relation in enumerate(relations)))

@@ -1,4 +1,4 @@
-"""Paths by chance, grown backwards from the answer along what can be asked, kept when the whole graph bears them out.
+"""Sample random paths, grown backwards from the answer, and keep those that the whole graph confirms.
 
 `facts` says which facts lead to one entity or along a closed list, and where a path of a form may end; growing looks at
 the single entities, and what is grown is counted over the graph. Relations that stand in few paths so far are drawn
@@ -25,7 +25,7 @@ from trailforge.generators.kg_questions.paths.facts import (
     FactCounts,
     FactRules,
     Facts,
-    Lead,
+    Incoming,
     Pool,
     Reach,
     Slot,
@@ -83,7 +83,7 @@ class _Path:
 
 
 class PathSampler:
-    """Samples paths of one store. `rejected` counts, by reason, the attempts that gave no path (`shortage.LACKS`)."""
+    """Samples paths of one store. `rejected` counts, by reason (`shortage.LACKS`), the attempts that gave no path."""
 
     def __init__(self, store: KgStore, config: KgPathConfig, seed: int) -> None:
         self.config = config
@@ -110,9 +110,10 @@ class PathSampler:
         self._num_blurred = 0
 
     def sample(self, count: int) -> Iterator[FactChain]:
-        """Yield up to `count` paths, each once; fewer when the graph has no more of the forms that are wanted.
+        """Yield up to `count` paths, each once; fewer when the graph has no more of the wanted forms.
 
-        What a form lacks of its share goes to others, of as many facts first; what all lack, to those that are spare.
+        What a form lacks of its share goes to others, first to those with as many facts; what all lack goes to the
+        spare ones.
         """
         self._most_of_pair = max(_FEWEST_OF_PAIR, ceil(self.config.max_pair_share * count))
         for shares in (self.config.shares, self.config.spare_shares):
@@ -138,7 +139,7 @@ class PathSampler:
                 yield chain
 
     def count_facts(self) -> FactCounts:
-        """Count the facts of the graph, as far as its relations may be followed."""
+        """Count the facts of the graph that its rules allow to be followed."""
         return self._rules.count_facts()
 
     def with_config(self, config: KgPathConfig) -> PathSampler:
@@ -243,7 +244,7 @@ class PathSampler:
 
     # Growing
 
-    def _grow(self, row: int, form: Form, grown: _Grown, up: Edge | None, first: Lead | None = None) -> PathNode:
+    def _grow(self, row: int, form: Form, grown: _Grown, up: Edge | None, first: Incoming | None = None) -> PathNode:
         """An entity with all that leads to it. `up`: the fact that leads on from it; `first`: one that has to lead to
         it. Raises `_Unfit`.
         """
@@ -259,7 +260,7 @@ class PathSampler:
             links.append(self._link(slot, grown, None if links else first))
         return PathNode(row, tuple(links))
 
-    def _link(self, slot: Slot, grown: _Grown, first: Lead | None) -> Link:
+    def _link(self, slot: Slot, grown: _Grown, first: Incoming | None) -> Link:
         """A fact that leads to an entity, with all that leads to its other end. Raises `_Unfit`."""
         why = "no_path"
         for edge, child in [first] if first else self._options(slot):
@@ -274,7 +275,7 @@ class PathSampler:
                 return Link(edge.relation, edge.is_forward, self._grow(child, slot.form, grown, edge))
         raise _Unfit(why)
 
-    def _options(self, slot: Slot) -> list[Lead]:
+    def _options(self, slot: Slot) -> list[Incoming]:
         """Facts that may lead to an entity, some in the order of chance: relations that few paths have come first."""
         facts = self._met(slot) if slot.met is not None else self._leading(slot)
         number = Counter(fact.edge.relation for fact in facts)
@@ -283,23 +284,23 @@ class PathSampler:
         order = sorted(range(len(facts)), key=keys.__getitem__, reverse=True)
         return [facts[place] for place in order[:_TRIES]]
 
-    def _leading(self, slot: Slot) -> list[Lead]:
+    def _leading(self, slot: Slot) -> list[Incoming]:
         """Facts that lead to an entity alone, or along a closed list where facts meet."""
         facts = self._reach.listed if slot.meets else self._reach.single
         leads = self._reach.of(slot.form)
         places = [place for place in facts.leading_to(slot.row) if leads[facts.children[place]]]
         return [facts[place] for place in self._some(places)]
 
-    def _met(self, slot: Slot) -> list[Lead]:
+    def _met(self, slot: Slot) -> list[Incoming]:
         """Facts that may meet one along a closed list."""
         leads = self._reach.of(slot.form)
-        found: list[Lead] = []
+        found: list[Incoming] = []
         for is_forward, side in ((False, self._store.out), (True, self._store.into)):
             for relation in side.relations_of(slot.row).tolist():
                 edge = Edge(relation, is_forward)
                 if edge in self._rules.meeting and relation != slot.met:
                     children = self._graph.reached(slot.row, relation, not is_forward)
-                    found += [Lead(edge, child) for child in self._some(children[leads[children]].tolist())]
+                    found += [Incoming(edge, child) for child in self._some(children[leads[children]].tolist())]
         return found
 
     def _some(self, items: list[int]) -> list[int]:

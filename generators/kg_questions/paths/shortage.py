@@ -1,4 +1,4 @@
-"""Explain why a graph gives no path or too few: which facts are asked for, why paths fail, what to change."""
+"""Explain why a graph gives no path or too few: which facts are asked for, why paths are rejected, what to change."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _OF_GRAPH = frozenset(("no_thing", "needs_kind", "coarse_place", "odd_kind", "gu
 
 
 def describe_lack(rejected: Mapping[str, int]) -> str:
-    """Explain why most of the paths fail that were grown, or why none could be grown."""
+    """Return a sentence that explains why most paths were rejected, or why none could be grown."""
     for telling in (_GROWN, _OF_GRAPH, REFUSALS.keys()):
         reasons = {reason: count for reason, count in rejected.items() if reason in telling}
         if reasons:
@@ -65,13 +65,13 @@ def describe_lack(rejected: Mapping[str, int]) -> str:
 
 
 def list_refusals(rejected: Mapping[str, int]) -> str:
-    """List the counted reasons, the most frequent first."""
+    """List the counted reasons as text, the most frequent first."""
     ordered = sorted(rejected.items(), key=lambda each: (-each[1], each[0]))
     return ", ".join(f"{reason} {number:,}" for reason, number in ordered) or "none"
 
 
 def describe_shortage(found: int, sampler: PathSampler, count: int) -> str:
-    """Return what is told when a graph gives fewer paths than are asked for."""
+    """Return the message for a graph that gives fewer paths than are asked for."""
     more = ""
     if 1 not in (*sampler.config.hops, *sampler.config.spare_hops):
         config = replace(sampler.config, spare_hops=(1, *sampler.config.spare_hops))
@@ -85,9 +85,8 @@ def describe_shortage(found: int, sampler: PathSampler, count: int) -> str:
 
 
 def check_any(found: FactChain | None, sampler: PathSampler, folder: object) -> None:
-    """Raise `NothingLeft` where `found` is None, and say what is asked of the graph, and what to change.
-
-    `folder`: of the graph, as a person gave it.
+    """Raise `NothingLeft` where `found` is None, saying what is asked of the graph and what to change. `folder` is the
+    graph's, as the user gave it.
     """
     if found is not None:
         return

@@ -1,4 +1,4 @@
-"""Make a fully known world, which is beyond the papers: a graph's facts as documents, and questions on them.
+"""Make a closed world (ours, beyond the papers): documents that state a graph's facts, and questions that these answer.
 
     make_world(store_folder, out, WorldConfig(questions=100))
 
@@ -58,11 +58,11 @@ _LOOKED_AT = 50
 
 
 def make_world(kg: Path, out: Path, config: WorldConfig, *, shows_progress: bool = False) -> dict[str, Any]:
-    """Write a world into a folder that must not exist yet, and return its figures, which are in its `world.json` too.
+    """Write a world into a folder that must not exist yet, and return its figures, which are in its `world.json`, too.
 
-    Where the graph has too little for what is asked, the world has the questions that it gives, and a notice says what
-    is missing. Raises `NothingLeft` when it gives none, `OutputError` for a folder that cannot be written, and
-    as `KgStore.open` and `KgStore.check_once`.
+    Where the graph has too little for what is asked, the world has as many questions as it gives, and a notice says
+    what is missing. Raises `NothingLeft` when it gives none, `OutputError` for a folder that cannot be written, and
+    what `KgStore.open` and `KgStore.check_once` raise.
     """
     store = KgStore.open(kg)
     store.check_once()

@@ -1,4 +1,4 @@
-"""Configuration of what a world holds."""
+"""Settings of how many documents and questions a world has, and of which kinds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NameStyle = Literal["real", "invented"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldConfig:
-    """Sizes and shares of a world. Raises `InvalidInput`."""
+    """Sizes of a world, and the shares of its kinds of questions. Raises `InvalidInput`."""
 
     questions: int = 1000
     test_questions: int = 0

@@ -1,4 +1,4 @@
-"""Write the documents of a world: one per entity, with a few facts each; look-alikes, and entities that no question
+"""Write the documents of a world: one per entity with a few facts each, look-alikes, and documents that no question
 needs.
 
 A gold fact is stated by one document alone, that of the entity from which it is looked up. Where a look-alike is
@@ -57,7 +57,7 @@ class _Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookAlike:
-    """A document that a search may take for another."""
+    """A document that a search may mistake for another one."""
 
     title: str
     document: str
@@ -70,7 +70,7 @@ class LookAlike:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corpus:
-    """All documents of a world, in an order without meaning."""
+    """All documents of a world, in random order."""
 
     documents: tuple[Document, ...] = ()
     of_entity: dict[str, str] = field(default_factory=dict)
@@ -86,12 +86,12 @@ class Corpus:
 
 
 def key_of(fact: KgFact) -> FactKey:
-    """Return the triple of a fact as its key."""
+    """Return the triple of a fact, by which facts are compared."""
     return fact.triple.head, fact.triple.relation, fact.triple.tail
 
 
 class CorpusWriter:
-    """Writes the documents that questions need, and further ones."""
+    """Writes the documents that the questions of a world need, and further ones."""
 
     def __init__(self, store: KgStore, names: WorldNames, config: WorldConfig) -> None:
         paths = KgPathConfig()

@@ -1,4 +1,4 @@
-"""Write the files of a world, whatever the world holds."""
+"""Write the files of a world, of either kind."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
 
 
 def write_graph(folder: Path, stated: Sequence[KgTriple], kinds_of: Mapping[str, str]) -> None:
-    """Write all that the documents state as tables that `trailforge kg build` takes."""
+    """Write the triples that the documents state as tables which `trailforge kg build` reads."""
     folder.mkdir()
     kinds = {f"kind {kind}": kind for kind in sorted(set(kinds_of.values()))}
     triples = [(each.head, each.relation, each.tail) for each in stated]
@@ -48,7 +48,7 @@ def write_graph(folder: Path, stated: Sequence[KgTriple], kinds_of: Mapping[str,
 
 
 def retrieval_lines(out: Path) -> str:
-    """Return the lines of a preset that search this world."""
+    """Return the lines of a preset with which runs search this world."""
     corpus = json.dumps(str(out.absolute() / "corpus.jsonl"))
     return (
         "# For a preset: searches the world's documents.\n"

@@ -1,4 +1,5 @@
-"""Name the entities of a world by the graph's names or by made-up ones, and make names that are easily mistaken.
+"""Name the entities of a world by the graph's names or by invented ones, and invent names that are easily mistaken for
+others.
 
 The same seed gives an entity the same name, whatever else is named first; only names that collide depend on the order.
 """
@@ -121,7 +122,7 @@ class WorldNames:
         return self._store.label_of(max(found, key=lambda each: (self._store.degree_of(each), -each))) if found else ""
 
     def family(self, row: int) -> str:
-        """Return an entity's kind; where the graph does not say it, what most of its relations take it for."""
+        """Return an entity's kind; where the graph does not state it, the kind that most of its relations imply."""
         if kind := self._kinds.kind(row):
             return kind
         phrases = PROMPTS.phrases(RELATIONS)
@@ -148,15 +149,14 @@ class WorldNames:
         )
 
     def fact(self, head: int, relation: int, tail: int, *, is_forward: bool = True) -> KgFact:
-        """Return a triple as a fact with the names of this world. Its counts are left at 1."""
+        """Return a triple as a fact with the names of this world; its counts are left at 1."""
         triple = self._rename_ends(self._store.triple(head, relation, tail))
         known, found = (triple.head, triple.tail) if is_forward else (triple.tail, triple.head)
         aliases = tuple(self._store.relation_names[relation][1:])
         return KgFact(triple=triple, known=known, found=found, relation_aliases=aliases, fan_out=1, left_without=1)
 
     def mistakable(self, row: int) -> str:
-        """Return a name that contains this entity's name and belongs to another: `Fritz Albin Lang`, `New Velmar`.
-        Nothing else has it."""
+        """Return a name that contains this entity's name and belongs to no entity: `Fritz Albin Lang`, `New Velmar`."""
         label, kind = self.label(row), self.family(row)
 
         def draw_one(draw: random.Random, tries: int) -> str:
@@ -165,7 +165,7 @@ class WorldNames:
         return self._free_name(f"like {self._store.id_of(row)}", draw_one)
 
     def made_up(self, like: KgNode, purpose: str) -> KgNode:
-        """Return an invented entity of the same kind that no graph has. It is the same for the same purpose."""
+        """Return an invented entity of the same kind that no graph has, always the same for the same purpose."""
         kind = self.family(self._store.row(like.id))
         name = self._free_name(f"made up {purpose}", lambda draw, _: invented_name(kind, draw))
         return KgNode(id=f"{purpose}~", label=name, aliases=(), kind=like.kind, role=like.role, matches=1)

@@ -57,7 +57,7 @@ class WorldHop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldQuestion:
-    """A question that a world may ask."""
+    """A question that a world may contain, with its hops."""
 
     id: str
     form: WorldForm
@@ -72,7 +72,7 @@ class WorldQuestion:
 
     @property
     def answer(self) -> KgNode:
-        """The entity that the last hop finds."""
+        """Return the entity that the last hop finds."""
         return self.hops[-1].answer
 
     @property
@@ -84,8 +84,9 @@ class WorldQuestion:
 def path_config(
     store: KgStore, config: WorldConfig, hops: int, most_per_answer: int, *, blurred: bool = False
 ) -> KgPathConfig:
-    """Return which paths a closed world asks: none of the rules hold that the open world needs. `blurred`: paths for
-    questions of so many hops of which one is a description."""
+    """Return which paths questions of a closed world follow: the rules that guard against facts missing from a graph do
+    not apply. `blurred` gives paths for questions with `hops` hops of which one is a description.
+    """
     every = tuple(names[0] for names in store.relation_names)
     return KgPathConfig(
         hops=(hops - blurred,),
@@ -116,8 +117,9 @@ def path_config(
 def sample_questions(
     store: KgStore, names: WorldNames, config: WorldConfig, hops: int, most_per_answer: int, *, blurred: bool = False
 ) -> Iterator[WorldQuestion]:
-    """Yield questions over paths of so many facts, until the graph has no more. `blurred`: those alone that describe a
-    start, as one of these facts; until the graph has hardly any."""
+    """Yield questions over paths of `hops` facts until the graph has no more. `blurred` yields only those that describe
+    a starting entity as one of these facts, until hardly any are left.
+    """
     paths = path_config(store, config, hops, most_per_answer, blurred=blurred)
     sampler = PathSampler(store, paths, config.seed * 10 + hops)
     idle = 0
@@ -141,7 +143,9 @@ def _is_askable(store: KgStore, names: WorldNames, chain: FactChain) -> bool:
 
 
 def of_chain(chain: FactChain, *, is_blurred: bool = False) -> WorldQuestion:
-    """Return the question for a path under the world's names, hop by hop. `is_blurred`: a start of it is described."""
+    """Return the question for a path under the world's names, hop by hop. `is_blurred` says that one of its starting
+    entities is described.
+    """
     wording = compose(chain)
     nodes = {node.id: node for node in (*chain.starts, *chain.found)}
     hops: list[WorldHop] = []
@@ -164,7 +168,7 @@ def of_chain(chain: FactChain, *, is_blurred: bool = False) -> WorldQuestion:
 
 
 def reads_well(question: WorldQuestion, most_words: int = _MOST_WORDS) -> bool:
-    """Tell whether a question is short enough, and names neither its answer nor a bridge."""
+    """Tell whether a question is short enough, and names neither its answer nor an intermediate one."""
     text = question.question
     if len(text.split()) > most_words or _LEFT_OVER.search(text):
         return False
@@ -176,7 +180,7 @@ def reads_well(question: WorldQuestion, most_words: int = _MOST_WORDS) -> bool:
 def sample_comparisons(
     store: KgStore, names: WorldNames, config: WorldConfig, most_per_answer: int
 ) -> Iterator[WorldQuestion]:
-    """Yield questions which of two things of a kind has the earlier year: born, founded, published …"""
+    """Yield questions that ask which of two things of a kind has the earlier year: born, founded, published …"""
     draw = random.Random(f"{config.seed} comparisons")
     groups = _with_years(store, names)
     used: dict[int, int] = {}
@@ -210,7 +214,7 @@ def _years(store: KgStore) -> frozenset[int]:
 
 
 def is_of_years(label: str) -> bool:
-    """Tell whether a relation is called after years."""
+    """Tell whether a relation's label speaks of a year."""
     return "year" in label.casefold().split()
 
 

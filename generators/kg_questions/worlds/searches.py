@@ -1,4 +1,4 @@
-"""Search a world with the project's BM25: find where each question's documents stand, and which questions are kept.
+"""Search a world with the project's BM25 for each question's documents, and decide by that which questions are kept.
 
 A question is *clean* when a search in the words of each sub-question has the right document first. It is *misled* when
 at one hop or more a look-alike is first instead, and another wording of the same fact has the right one first. No other
@@ -31,7 +31,7 @@ _MOST_OF_ONE = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldSearch:
-    """One hop of a question as it is searched: a line of `searches.jsonl`."""
+    """One hop of a question with its search results, which is a line of `searches.jsonl`."""
 
     question_id: str
     kind: str
@@ -70,12 +70,14 @@ class SearchedQuestion:
 
     @property
     def is_misled(self) -> bool:
-        """Whether a look-alike is first at some hop."""
+        """Tell whether a look-alike document is ranked first at some hop."""
         return any(search.is_misled for search in self.searches)
 
 
 def rewordings(hop: WorldHop, about: KgNode) -> list[str]:
-    """Return other searches for what a hop looks up: by every statement of its facts, and by name and relation."""
+    """Return alternative queries for what a hop looks up: every statement of its fact, and its name with the
+    relation.
+    """
     queries = [hop.query]
     for fact in hop.facts:
         if about.id == hop.answer.id:
@@ -88,7 +90,9 @@ def rewordings(hop: WorldHop, about: KgNode) -> list[str]:
 def measure(
     questions: Iterable[WorldQuestion], corpus: Corpus, retriever: Retriever, passages: int
 ) -> Iterable[SearchedQuestion | None]:
-    """Yield each question with its searches; None for one that is neither clean nor misled."""
+    """Yield each question with its searches; None for one that is neither clean nor misled (see the module's
+    docstring).
+    """
     searcher = _Searcher(corpus, retriever, passages, {each.id: each.text for each in corpus.documents})
     for question in questions:
         yield asyncio.run(searcher.measured(question))
@@ -181,7 +185,7 @@ class _Quota:
 
 @dataclass(slots=True)
 class Chooser:
-    """Chooses questions in their order until each kind is there; splits have no entity in common."""
+    """Chooses questions in order until there are enough of each kind; the splits share no entity."""
 
     config: WorldConfig
     chosen: dict[str, list[SearchedQuestion]] = field(default_factory=dict)
@@ -193,8 +197,9 @@ class Chooser:
     _answers: dict[str, Counter[str]] = field(default_factory=dict)
 
     def choose(self, candidates: Sequence[SearchedQuestion]) -> None:
-        """Choose questions: first with the wanted share of misled ones; then, where one sort is short, with the other;
-        last, in the place of what quotas lack, any."""
+        """Choose questions: first with the wanted share of misled ones, then of the other sort where one runs short,
+        and last any questions in place of those that quotas cannot get.
+        """
         self.chosen = {split: [] for split in self._sizes()}
         self._answers = {split: Counter() for split in self._sizes()}
         self._owner = {}
@@ -208,7 +213,7 @@ class Chooser:
                 self._take(each, is_strict=False)
 
     def missing(self) -> dict[str, int]:
-        """Return how many questions are still wanted, by kind, over all splits."""
+        """Return how many questions are still wanted of each kind, over all splits."""
         found: Counter[str] = Counter()
         for quotas in self._quotas.values():
             found.update({kind: quota.left for kind, quota in quotas.items() if kind != _INSTEAD})
@@ -216,7 +221,7 @@ class Chooser:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether as many questions are chosen as are wanted of each split, of whatever shapes."""
+        """Tell whether every split has as many questions as are wanted, of whatever kinds."""
         return all(len(self.chosen[split]) == size for split, size in self._sizes().items())
 
     def _sizes(self) -> dict[str, int]:
@@ -267,19 +272,19 @@ class Chooser:
 
 
 def most_per_answer(questions: int) -> int:
-    """Return how many of so many questions may have one answer."""
+    """Return how many questions may share an answer, out of this number of questions."""
     return max(1, int(_MOST_OF_ONE * questions))
 
 
 def kind_of(question: WorldQuestion) -> str:
-    """Return the kind by which quotas count a question: `1 hop`, `2 hops`, `comparison`."""
+    """Return a question's kind, by which quotas count it: `1 hop`, `2 hops`, `comparison`."""
     if question.form == "comparison":
         return question.form
     return f"{question.num_facts} hop{'s' if question.num_facts > 1 else ''}"
 
 
 def names_of(demand: Demand) -> list[str]:
-    """Return the names that the quotas of a demand have in a world."""
+    """Return the kinds that the quotas of a demand ask for in a world."""
     return [f"{place}. {quota}" for place, quota in enumerate(demand.quotas, start=1)]
 
 
@@ -333,8 +338,9 @@ def _quotas(size: int, config: WorldConfig) -> dict[str, _Quota]:
 
 
 def figures_of(chosen: dict[str, list[SearchedQuestion]], corpus: Corpus, config: WorldConfig) -> dict[str, Any]:
-    """Return the measured figures of the chosen questions over the world's documents, with `config.passages` a
-    search."""
+    """Return the measured figures of the chosen questions over the world's documents, with `config.passages` passages a
+    search.
+    """
     every = [each for questions in chosen.values() for each in questions]
     needed = {search.document for each in every for search in each.searches}
     alike = {like.document for like in corpus.look_alikes.values()}
@@ -365,7 +371,7 @@ def _of_split(questions: Sequence[SearchedQuestion]) -> dict[str, Any]:
 
 
 def describe(figures: dict[str, Any]) -> str:
-    """Return figures as lines for people."""
+    """Return the figures as text for people."""
     lines = [
         f"{figures['documents']:,} documents: {figures['gold_documents']:,} that questions need, "
         f"{figures['look_alikes']:,} look-alikes, {figures['distractors']:,} others"

@@ -1,4 +1,4 @@
-"""State a fact in sentences: for a document, and for a search that does not know its end yet."""
+"""State a fact in sentences: for a document, and for a query that does not know its object yet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REPLACED = "_replaced"
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One way to state a fact."""
+    """One way to state a fact in a sentence."""
 
     form: str
     """Sentence with `{h}` for the head of the triple and `{t}` for its tail."""
@@ -44,7 +44,7 @@ class Statement:
 
 
 def statements_of(fact: KgFact, known: KgNode, found: KgNode) -> list[Statement]:
-    """Return all ways to state a fact, the plainest first; two or more but for few relations."""
+    """Return all ways to state a fact, the plainest first; at least two for most relations."""
     nodes = {known.id: known, found.id: found}
     head, tail = nodes[fact.triple.head], nodes[fact.triple.tail]
     label = fact.triple.relation_label.casefold()
@@ -63,7 +63,7 @@ def statements_of(fact: KgFact, known: KgNode, found: KgNode) -> list[Statement]
 
 
 def keywords_of(fact: KgFact, known: KgNode) -> list[str]:
-    """Return searches without a sentence: the name with the relation's label, and with its kind."""
+    """Return queries that are no sentences: the entity's name with the relation's label, and with its kind."""
     label = fact.triple.relation_label.rpartition(" / ")[2]
     kind = known.role or known.kind
     return [f"{known.label} {label}", f"{kind} {known.label} {label}".strip()]

@@ -1,1 +1,1 @@
-"""Rehearse a search without a model, in a made-up world that behaves as was counted in recorded runs."""
+"""Rehearse a search without a model, in a simulated world that behaves as was counted in recorded runs."""

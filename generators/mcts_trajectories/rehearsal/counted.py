@@ -1,4 +1,4 @@
-"""Counts of how a model, its policy and its retrieval behaved in recorded runs, on which a rehearsal rests.
+"""Counts of how a model, its policy and its retrieval behaved in recorded runs, on which a rehearsal is based.
 
 The counts are made by `benchmarks/search_counts.py` and lie in `counted.yaml`, with the recording and the command. A
 count is a pair: so many of so many.
@@ -23,7 +23,7 @@ Share = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
-    """Counts that decide how a search goes on. Each is a pair: so many of so many."""
+    """Counts that decide how a simulated search continues, each as a pair (successes, trials)."""
 
     alike: Share
     """Sub-questions in the gold decomposition's words, of those in leaf plans of the policy that are as long as it."""
@@ -68,7 +68,7 @@ class Behaviour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a recorded run gave."""
+    """What a recorded run yielded."""
 
     questions: int
     calls: int
@@ -107,7 +107,7 @@ class Counted:
     readings: tuple[RecordedRun, ...]
 
     def behaviour(self, leave_out: str = "") -> Behaviour:
-        """Return the sums of all runs' counts, without the run that is named."""
+        """Return the sums of all runs' counts, without the run named `leave_out`."""
         return functools.reduce(add_behaviours, [each.behaviour for each in self.readings if each.name != leave_out])
 
 
@@ -115,19 +115,20 @@ T = TypeVar("T")
 
 
 def read_counted(model: str, path: Path = COUNTED) -> Counted:
-    """Read the counts of a model: `embedded`, the packaged one; `strong`, as a preset with a server means it, among
-    each question's own paragraphs; or `strong_corpus`, over a corpus."""
+    """Read the counts of a model: `embedded` is the packaged one, `strong` a large one on a server among each
+    question's own paragraphs, `strong_corpus` the same over a corpus.
+    """
     return from_dict(Counted, yaml.safe_load(path.read_text(encoding="utf-8"))[model])
 
 
 def share_of(counted: Share) -> float:
-    """Return a count as a number; 0 where there was nothing to be counted."""
+    """Return a pair of counts as a share; 0 where nothing was counted."""
     some, of = counted
     return some / of if of else 0.0
 
 
 def with_shares(behaviour: Behaviour, **shares: float) -> Behaviour:
-    """Return the behaviour with these shares in place of the counted ones, each as so many of a thousand."""
+    """Return the behaviour with these shares in place of the counted ones, each as a count out of a thousand."""
     return replace(behaviour, **{name: (round(1000 * share), 1000) for name, share in shares.items()})
 
 

@@ -1,4 +1,5 @@
-"""A made-up world that a search is rehearsed in: chains of relations, an engine that minds wordings, a model that errs.
+"""A simulated world in which a search is rehearsed: chains of relations, an engine that depends on wording, a model
+that errs.
 
 "What is the patron of the rival of Mobatu?" has two hops. What is true follows from names alone; what the engine finds
 follows from what is asked and its wording; what the model says first follows from the prompt, and a further draw says
@@ -46,31 +47,32 @@ def name_of(*parts: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChainQuestion:
-    """What a sub-question asks: relations from the outermost inwards, and the name, `#k` or `[E]` at which they
-    begin."""
+    """The content of a sub-question: relations from the outermost inwards, and the name, `#k` or `[E]` at which they
+    begin.
+    """
 
     relations: tuple[str, ...]
     subject: str
 
     @property
     def answer(self) -> str:
-        """The answer that is true in this world."""
+        """Return the answer that is true in this world."""
         entity = self.subject
         for relation in reversed(self.relations):
             entity = name_of(relation, entity)
         return entity
 
     def text(self) -> str:
-        """The question in the policy's words."""
+        """Return the question in the policy's words."""
         return f"What is the {' of the '.join(self.relations)} of {self.subject}?"
 
     def gold_text(self) -> str:
-        """The question in other words, which the gold decomposition may have."""
+        """Return the question in other words, such as the gold decomposition may use."""
         return f"Who or what is the {' of the '.join(self.relations)} of {self.subject}?"
 
 
 def read_question(text: str) -> ChainQuestion:
-    """Return what a question in any wording of this world asks."""
+    """Return the content of a question in any wording of this world."""
     words = tuple(word for word in re.findall(r"[a-z]+", text) if word in RELATIONS)
     subjects = _SUBJECT.findall(text)
     return ChainQuestion(words, subjects[-1] if subjects else "")
@@ -79,9 +81,8 @@ def read_question(text: str) -> ChainQuestion:
 def make_question(
     number: int, seed: int | str, hops: int, behaviour: Behaviour | None = None, *, has_gold: bool = True
 ) -> Question:
-    """Make question `number` of so many hops, with its gold decomposition or without one.
-
-    That is worded as the policy would as often as was counted; without a behaviour never.
+    """Make question `number` with this many hops, and with its gold decomposition unless `has_gold` is false. The
+    decomposition is worded like the policy's as often as `behaviour` counts, by default never.
     """
     rng = random.Random(f"{seed}:{number}")
     chain = rng.sample(RELATIONS, min(hops, len(RELATIONS)))
@@ -104,7 +105,9 @@ def make_question(
 
 
 class Engine(Retriever):
-    """Finds the passage that answers a sub-question, or fails to: by what is asked, and a little by its wording."""
+    """A simulated search engine that finds the passage answering a sub-question, or misses it, depending on the
+    question and a little on its wording.
+    """
 
     def __init__(self, question: Question, behaviour: Behaviour, words: int) -> None:
         """`words`: that a passage has at least."""
@@ -148,7 +151,7 @@ class Engine(Retriever):
 
 
 class Engines(Retrieval):
-    """Retrieval over the made-up world."""
+    """Retrieval in the simulated world."""
 
     def __init__(self, behaviour: Behaviour, words: int = 0) -> None:
         """`words`: of a passage, at least."""
@@ -160,13 +163,13 @@ class Engines(Retrieval):
         return Engine(question, self._behaviour, self._words)
 
     async def best_sentences(self, query: str, passages: Sequence[Passage], n: int) -> list[tuple[Passage, str]]:
-        """Return the first sentence of each passage, which states what the world says."""
+        """Return the first sentence of each passage, which states the fact."""
         sentences = [(p, f"{each.strip(' .')}.") for p in passages for each in p.text.split(". ") if each.strip(" .")]
         return sentences[:n]
 
 
 class ChainModel:
-    """A model client that behaves as was counted. A call that is made again is answered from its first reply."""
+    """A simulated model client that behaves as was counted. A repeated call is answered from its first reply."""
 
     def __init__(
         self, behaviour: Behaviour, question: Question, count: Callable[[Request, str], Reply] | None = None

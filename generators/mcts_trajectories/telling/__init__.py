@@ -1,1 +1,3 @@
-"""Tell a finished trajectory: its turns, the model's words for them, and what the model says against it."""
+"""Word a finished trajectory as a conversation: its turns, the model's words for their thoughts, and the model's
+objections to it.
+"""

@@ -1,5 +1,4 @@
-"""Collect what the model that tells a trajectory says against it, and find the rows of its question that this
-concerns."""
+"""Collect the objections of the model that words a trajectory, and find the rows of its question that these concern."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ _OF_CLAIMS = ("unsupported_claim", "ambiguous_passages")
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """One objection of the model that tells a row."""
+    """One objection to a row by the model that words it."""
 
     reason: DoubtReason
     step: Step
@@ -51,8 +50,9 @@ class Doubt:
 
 
 def doubts_of(story: Story, reply: ThoughtsReply) -> list[Doubt]:
-    """Return what a reply denies, the mistakes that it says are stated, and the claims for which it cites what does not
-    bear them out; what it does not answer is no doubt."""
+    """Return the objections in a reply: what it denies, mistakes that it says are stated, and claims whose cited
+    sentence does not support them. What it does not answer is no objection.
+    """
     doubts: list[Doubt] = []
     for field in fields_of(story):
         said = reply.get(f"turn_{field.turn}", {}).get(field.name)
@@ -105,11 +105,13 @@ def _is_borne_out(story: Story, position: int, quote: str) -> bool:
 
 
 def doubtful(row: Trajectory, doubts: Sequence[Doubt]) -> Verdict:
-    """Reject a row for the first reason that the model's own doubts give. Score: how many of its steps it is about.
+    """Reject a row for the first reason that the model's objections give. Score: the number of its steps that they
+    concern.
 
-    `doubts`: of this row or of another one of its question. A query that serves no purpose serves none in any row; one
-    that looks for what is known is needless after the same searches; a claim counts by its query and answer, and so
-    does a mistake. A mistake that the passages state is another answer for a row that concludes something else there.
+    `doubts` are objections to this row or to another row of its question. A query without a purpose has none in any
+    row; a query for what is known is needless after the same searches; a claim, and a mistake, is recognised by its
+    query and answer. A mistake that the passages state counts as another answer for a row that concludes something else
+    there.
     """
     for reason in get_args(DoubtReason):
         meant = [

@@ -1,4 +1,4 @@
-"""Define what the model that tells a trajectory is asked: the fields of its reply for each turn, and what each holds.
+"""Define the reply of the model that words a trajectory: its fields for each turn, and what each has to contain.
 
 Beside the thoughts it says by true and false whether the passages state each claim, a mistake's too, whether a search
 serves its purpose and looks for what is still missing, and whether the reason for a reflection is true; and it names
@@ -39,7 +39,7 @@ _QUESTIONS: tuple[str, ...] = get_args(_Question)
 
 @dataclass(frozen=True, slots=True)
 class ReplyField:
-    """One field of the reply, with what it holds."""
+    """One field of the reply, with a description of its content."""
 
     turn: int
     name: str
@@ -48,8 +48,7 @@ class ReplyField:
 
 
 def describe(story: Story) -> str:
-    """Describe the turns as the prompt tells them: what was seen before each, what is to be written, what was done
-    then."""
+    """Describe the turns for the prompt: what was seen before each, what is to be written, and what was done then."""
     lines: list[str] = []
     fields = list(fields_of(story))
     for number, turn in enumerate(outline(story), start=1):
@@ -66,7 +65,9 @@ def describe(story: Story) -> str:
 
 
 def reply_schema(story: Story) -> dict[str, Any]:
-    """Return the JSON schema of a reply: an object for each turn, its fields in the order in which they are thought."""
+    """Return the JSON schema of a reply: an object for each turn, its fields in the order in which they should be
+    thought of.
+    """
     turns: dict[str, dict[str, Any]] = {}
     for field in fields_of(story):
         kind = "boolean" if field.holds in _QUESTIONS else "string"
@@ -83,8 +84,9 @@ def form(story: Story) -> str:
 
 
 def fields_of(story: Story) -> Iterator[ReplyField]:
-    """Yield the fields of each turn in their order; a claim comes with the sentence that it rests on, and what the
-    model is asked comes with what it is about. A second one is named so."""
+    """Yield the fields of each turn in order; a claim comes with the sentence that supports it, and a yes-no question
+    with its subject. A second field of one kind gets a number.
+    """
     for number, turn in enumerate(outline(story), start=1):
         names: list[str] = []
         for part in turn.parts:
@@ -113,7 +115,7 @@ def _names(story: Story, part: ThoughtPart) -> tuple[_Name, ...]:
 
 
 def text_of(reply: ThoughtsReply, field: ReplyField) -> str:
-    """Return what a reply holds in a field, on one line."""
+    """Return the text of a field in a reply, on one line."""
     return " ".join(str(reply[f"turn_{field.turn}"][field.name]).split())
 
 

@@ -1,4 +1,4 @@
-"""Mark by character offsets what each part of an agent's turn does, where the turn is written."""
+"""Mark with character offsets what each part of an agent's turn does, while the turn is written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PIECE = re.compile(r"\w+|\W")
 
 
 class Sentence(NamedTuple):
-    """One or more sentences of a thought, with what they do."""
+    """One or more sentences of a thought, with the role that they have in it."""
 
     text: str
     kind: SpanKind | None = None
@@ -27,7 +27,7 @@ class Sentence(NamedTuple):
 def write_turn(
     message: int, sentences: Sequence[Sentence], *, query: str | None = None, answer: str = ""
 ) -> tuple[Message, tuple[TextSpan, ...]]:
-    """Write a turn that thinks and then searches, or answers where there is no query; return it with its spans."""
+    """Write a turn that thinks and then searches, or answers where there is no query; returns it with its spans."""
     thought = " ".join(part.text for part in sentences)
     turn = Turn(thought=thought, answer=answer) if query is None else Turn(thought=thought, search=Search(query=query))
     content = REACT.render_turn(turn)
@@ -48,12 +48,12 @@ def _action_span(message: int, content: str, text: str, *, is_answer: bool) -> T
 
 
 def texts_of(row: Trajectory, *kinds: SpanKind) -> list[str]:
-    """Return the texts of the spans of these kinds, in their order."""
+    """Return the texts of the spans of these kinds, in order."""
     return [row.messages[s.message].content[s.start : s.end] for s in row.spans if s.kind in kinds]
 
 
 def span_problem(row: Trajectory) -> str:
-    """Return what is wrong with a row's spans in one line; empty when each of its turns is marked as it should be."""
+    """Return what is wrong with a row's spans in one line; empty when every turn is marked as it should be."""
     return next(_span_problems(row), "")
 
 
@@ -113,10 +113,10 @@ def _kinds_of(step: Step) -> tuple[SpanKind, ...]:
 
 
 def moved_spans(spans: Sequence[TextSpan], old: Sequence[Message], new: Sequence[Message]) -> tuple[TextSpan, ...]:
-    """Return the spans of a conversation after some of its turns were worded anew.
+    """Return the spans of a conversation after some of its turns were reworded.
 
-    A span goes from the first to the last word of it that is left, so two never come to overlap; one of which nothing
-    is left goes. Query and answer are found where they stand now.
+    A span reaches from its first to its last word that remains, so two never overlap; a span of which nothing remains
+    is dropped. Query and answer are found where they stand now.
     """
     return tuple(
         moved for span in spans for moved in _moved(span, old[span.message].content, new[span.message].content)

@@ -1,9 +1,9 @@
-"""Turn steps into conversations (MSearcher, section 3.1.4 and appendix A): a plan thought, a search per step, a final
+"""Turn search steps into conversations (MSearcher, section 3.1.4 and appendix A): a plan, a search per step, a final
 answer.
 
-`outline` says what has to be told in each turn; it is told in sentences drawn from `prompts/connectives.yaml`, here,
-by a generator seeded with the trajectory's uid, so that a trajectory always reads the same, or by the model
-(`thoughts`). Tool turns carry `train = False`.
+`outline` says what each turn must say. It is worded here in sentences from `prompts/connectives.yaml`, drawn by a
+generator seeded with the trajectory's uid, so that a trajectory always reads the same, or else by the model
+(`thoughts`). Tool turns have `train = False`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NO_NAMES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """The content of a conversation: its steps, and where it turns."""
+    """The content of a conversation before it is worded: its steps, and where a mistake is taken back."""
 
     question: str
     plan: tuple[str, ...]
@@ -60,8 +60,9 @@ class Story:
     reasoning_rows: ReasoningRows = "search"
 
     def rereads(self, position: int) -> bool:
-        """Tell whether a step reads passages of an earlier one without a search; see `read_on`. What mends a mistake
-        reads those of the mistake, which was a wrong reading."""
+        """Tell whether a step reads passages of an earlier one without a search; see `read_on`. A step that mends a
+        mistake reads the passages that were misread.
+        """
         if self.reasoning_rows == "search" or not position:
             return False
         (*before, last), step = self.steps[:position], self.steps[position]
@@ -70,13 +71,13 @@ class Story:
         return not step.is_mistake and any(step.passages == each.passages for each in (*before, last))
 
     def searches(self) -> list[int]:
-        """Positions of the steps that search."""
+        """Return the positions of the steps that search."""
         return [position for position in range(len(self.steps)) if not self.rereads(position)]
 
 
 @dataclass(frozen=True, slots=True)
 class ThoughtPart:
-    """Something that a thought has to tell."""
+    """Something that the thought of a turn must say, such as what was found or what is asked next."""
 
     name: PartName
     kind: SpanKind | None
@@ -86,7 +87,7 @@ class ThoughtPart:
 
 @dataclass(frozen=True, slots=True)
 class TurnOutline:
-    """A turn of the agent that is still to be worded."""
+    """A turn of the agent that is still to be worded: what its thought must say, and what it does."""
 
     parts: tuple[ThoughtPart, ...]
     search: int | None
@@ -94,8 +95,9 @@ class TurnOutline:
 
 
 def read_on(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps; those that search for what was shown before have the passages of the step that showed it: the
-    answer stood there, and a row tells nobody to look it up again."""
+    """Return the steps, where each that searches for what was shown before gets the passages of the step that showed
+    it: the answer stood there, and a row should not teach to look it up again.
+    """
     read = list(steps)
     for place, step in enumerate(steps):
         if (shown := shown_at(steps, place)) is not None:
@@ -104,7 +106,7 @@ def read_on(steps: Sequence[Step]) -> tuple[Step, ...]:
 
 
 def outline(story: Story) -> list[TurnOutline]:
-    """Return what is told in which turn."""
+    """Return for each turn what its thought must say."""
     turns: list[TurnOutline] = []
     parts = [ThoughtPart("plan", "plan" if len(story.first_plan) > 1 else None, 0)]
     for position, step in enumerate(story.steps):
@@ -123,7 +125,7 @@ def outline(story: Story) -> list[TurnOutline]:
 def conversation(
     story: Story, thoughts: Sequence[Sequence[Sentence]]
 ) -> tuple[tuple[Message, ...], tuple[TextSpan, ...]]:
-    """Return the conversation of a story and its spans. `thoughts`: those of each turn of its outline."""
+    """Return the conversation of a story, and its spans. `thoughts` has the sentences of each turn of its outline."""
     messages = [*REACT.opening(story.question)]
     spans: list[TextSpan] = []
     for turn, sentences in zip(outline(story), thoughts, strict=True):
@@ -139,7 +141,7 @@ def conversation(
 
 
 def narrate(story: Story, *, seed: str) -> tuple[tuple[Message, ...], tuple[TextSpan, ...]]:
-    """Tell a story in sentences from fixed pools; return its conversation and its spans."""
+    """Word a story in sentences from fixed pools; returns its conversation and its spans."""
     narrator = _Narrator(story, seed)
     return conversation(
         story, [[sentence for part in turn.parts for sentence in narrator.render(part)] for turn in outline(story)]
@@ -147,7 +149,9 @@ def narrate(story: Story, *, seed: str) -> tuple[tuple[Message, ...], tuple[Text
 
 
 def story_of(row: Trajectory, reasoning_rows: ReasoningRows) -> Story:
-    """Return the story that a row tells."""
+    """Return the content of a row's conversation, from its steps. `reasoning_rows` says how rows with a reasoning error
+    are worded.
+    """
     return Story(
         question=row.question,
         plan=row.plan,
@@ -172,12 +176,12 @@ def thought_in(turn: Message) -> str:
 def mismatch(row: Trajectory) -> str:
     """Return where a row's conversation differs from its fields, in one line; empty when it does not.
 
-    Held against each other are the question, each search with what it found, and the final answer, which has to be
-    what the last step found. The thoughts are free.
+    Compared are the question, each search with its results, and the final answer, which must be what the last step
+    found. The thoughts are free.
     """
     if row.messages[:2] != REACT.opening(row.question):
         return "it does not begin with the rules and the row's question"
-    searched = [row.steps[position] for position in told_story(row).searches()]
+    searched = [row.steps[position] for position in story_in_conversation(row).searches()]
     turns, ending = row.messages[2:-1], row.messages[-1].content
     if len(turns) != 2 * len(searched):
         return f"it has {len(turns) // 2} searches, the row {len(searched)}"
@@ -205,13 +209,13 @@ def rereads(row: Trajectory) -> bool:
     return sum(message.role == "tool" for message in row.messages) < len(row.steps)
 
 
-def told_story(row: Trajectory) -> Story:
-    """Return the story as the row's conversation tells it."""
+def story_in_conversation(row: Trajectory) -> Story:
+    """Return the content of the row's conversation as its turns actually show it."""
     return story_of(row, "reread" if rereads(row) else "search")
 
 
 def sft_row(row: Trajectory) -> SftRow:
-    """Return the whole conversation as one row; the loss is taken on every assistant turn."""
+    """Return the whole conversation as one row with the loss on every assistant turn."""
     truth = make_truth((row.answer, *row.answer_aliases), protocol=REACT.name)
     right_by = find_right_by(row.final_answer, truth)
     made = whole_conversation(
@@ -293,7 +297,7 @@ class _Narrator:
 
 
 def stands_in_passages(step: Step) -> bool:
-    """Tell whether the answer was read in a passage; yes and no are read out of passages that do not say them."""
+    """Tell whether the answer occurs in a passage; yes and no need not."""
     is_verdict = normalize_answer(step.answer) in ("yes", "no")
     return not step.from_memory and (
         is_verdict or any(states(f"{p.title}. {p.text}", step.answer) for p in step.passages)
@@ -301,8 +305,9 @@ def stands_in_passages(step: Step) -> bool:
 
 
 def cited_passage(step: Step) -> Passage | None:
-    """Return the first passage that has the answer and names most of what the query names; None when none names
-    anything."""
+    """Return the first passage that has the answer and names most of what the query names; None when no passage names
+    anything of it.
+    """
     having = [passage for passage in step.passages if states(passage.text, step.answer)]
     best = max(having, key=lambda passage: _shared_names(step.query, passage), default=None)
     return best if best is not None and _shared_names(step.query, best) else None
@@ -320,5 +325,5 @@ def _shared_names(query: str, passage: Passage) -> int:
 
 
 def list_plan(plan: Sequence[str]) -> str:
-    """Write a plan on one line, with its sub-questions numbered."""
+    """Return a plan on one line, with its sub-questions numbered."""
     return " ".join(f"{number}. {text}" for number, text in enumerate(plan, start=1))

@@ -1,4 +1,4 @@
-"""Have the model write the thoughts of a finished trajectory in one reply, and hold them against the steps by code.
+"""Have a model write the thoughts of a finished trajectory in one reply, and check them against the steps by code.
 
 The model is shown the steps alone, turn by turn: no gold answer, filter or reward. It returns each part of each thought
 as a field of its own, so that the parts' spans are known. Where a reply does not hold, the model is told why and asked
@@ -36,7 +36,9 @@ PURPOSE = "thoughts"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThoughtsConfig:
-    """Whether sentences from fixed pools or the model word the thoughts, and how the model is asked."""
+    """Settings of how thoughts are worded, by sentences from fixed pools or by the model, and how the model is
+    called.
+    """
 
     source: ThoughtSource = "templates"
     max_tokens: int = 4096
@@ -55,11 +57,11 @@ class ThoughtsConfig:
 async def write_thoughts(
     row: Trajectory, story: Story, asker: Asker, prompt: str, again: str, config: ThoughtsConfig
 ) -> tuple[Trajectory, list[Doubt]]:
-    """Return the row with the model's thoughts, and the model's doubts about the row.
+    """Return the row with the model's thoughts, and the model's objections to the row.
 
-    `again` is put behind the prompt where a reply could not be used, with the reason. The row is as it was where no
-    thoughts hold, there is a doubt, or the model breaks the form, twice; a broken form says nothing about the row.
-    Either way the calls are among those that the row rests on.
+    `again` is appended to the prompt, with the reason, after a reply that could not be used. The row is unchanged where
+    no thoughts pass the checks, where there is an objection, or where the model breaks the reply's form twice, which
+    says nothing about the row. In any case the calls are recorded in the row.
     """
     sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens)
     text = fill(prompt, question=story.question, turns=describe(story), form=form(story))
@@ -83,7 +85,7 @@ async def write_thoughts(
 
 
 def with_thoughts(row: Trajectory, story: Story, reply: ThoughtsReply) -> Trajectory:
-    """Return the row told by a reply that follows the schema; nothing of the reply is checked."""
+    """Return the row worded by a reply that follows the schema, without checking the reply."""
     texts = {(field.turn, field.part): text_of(reply, field) for field in fields_of(story) if field.holds == "thought"}
     thoughts = [
         [Sentence(texts[number, part], part.kind) for part in turn.parts]
@@ -95,7 +97,7 @@ def with_thoughts(row: Trajectory, story: Story, reply: ThoughtsReply) -> Trajec
 
 
 def thought_problem(row: Trajectory, story: Story, reply: ThoughtsReply, max_words: int) -> str:
-    """Return why a row must not be told so, in one line; empty when it may."""
+    """Return why a row must not be worded this way, in one line; empty when it may."""
     for field in fields_of(story):
         if field.holds == "quote" and (problem := quote_problem(story.steps[field.part.step], text_of(reply, field))):
             return f"turn {field.turn}: {problem}"
@@ -107,8 +109,9 @@ def thought_problem(row: Trajectory, story: Story, reply: ThoughtsReply, max_wor
 
 
 def quote_problem(step: Step, quote: str) -> str:
-    """Return what is wrong with a cited sentence, which has to stand in a passage of its step, one with the answer if
-    any has it."""
+    """Return what is wrong with a cited sentence, which must occur in a passage of its step, and in one with the answer
+    if there is any.
+    """
     if not quote:
         return "" if not stands_in_passages(step) or step.is_mistake else "no sentence is cited"
     citing = [passage for passage in step.passages if quotes(f"{passage.title}. {passage.text}", quote)]

@@ -1,4 +1,4 @@
-"""Bamboogle (Press et al., 2023) with the two steps of each question written out by hand.
+"""Read Bamboogle (Press et al., 2023) with the two steps of each question written out by hand.
 
     {"id": "…", "question": "…", "answer": "…", "q1": "…", "a1": ["…", …], "q2": "…", "a2": ["…", …]}
 

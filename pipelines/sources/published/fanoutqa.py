@@ -1,4 +1,4 @@
-"""FanOutQA (Zhu et al., 2024), its development set: questions that fan out over many articles of Wikipedia.
+"""Read FanOutQA (Zhu et al., 2024), its development set: questions that fan out over many articles of Wikipedia.
 
     {"id": "…", "question": "…", "answer": {"Oslo": 1048, …} | ["…", …] | "…" | 7, "categories": ["…"],
      "decomposition": [{"question": "…", "answer": …, "depends_on": ["…"], "decomposition": [],
@@ -26,7 +26,7 @@ def read(row: Fields) -> Question:
     """Read a row as a question. Raises `InvalidInput` naming the field."""
     answers = tuple(dict.fromkeys(_answers(row.value("answer"))))
     if not answers:
-        raise InvalidInput("holds no answer", field="answer")
+        raise InvalidInput("holds no answer, so nothing can be compared", field="answer")
     titles = tuple(dict.fromkeys(_titles(row.objects("decomposition"), _DEEPEST)))
     return Question(
         id=row.filled_text("id"),

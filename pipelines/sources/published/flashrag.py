@@ -1,4 +1,4 @@
-"""Question sets in FlashRAG's shape (Jin et al., 2024): NQ, TriviaQA, PopQA, HotpotQA, 2WikiMultiHopQA, MuSiQue.
+"""Read question sets in FlashRAG's form (Jin et al., 2024): NQ, TriviaQA, PopQA, HotpotQA, 2WikiMultiHopQA, MuSiQue.
 
     {"id": "test_0", "question": "…", "golden_answers": ["…", "…"], "metadata": {…}}
 

@@ -1,4 +1,4 @@
-"""FRAMES (Krishna et al., 2024): questions over 2 to 15 articles of Wikipedia, which are named and not given.
+"""Read FRAMES (Krishna et al., 2024): questions over 2 to 15 articles of Wikipedia, which are named but not included.
 
     {"id": "…", "question": "…", "answer": "…", "reasoning_types": "… | …",
      "wiki_links": ["https://en.wikipedia.org/wiki/Jane_Eyre", …]}

@@ -1,4 +1,4 @@
-"""GAIA (Mialon et al., 2023), the questions of its validation set that come without a file.
+"""Read GAIA (Mialon et al., 2023), the questions of its validation set that come without a file.
 
     {"task_id": "…", "Question": "…", "Level": 1, "Final answer": "…", "file_name": "", "Annotator Metadata": {…}}
 

@@ -1,4 +1,4 @@
-"""HotpotQA (Yang et al., 2018): questions with ten paragraphs, in the published shape and in the hub's.
+"""Read HotpotQA (Yang et al., 2018): questions with ten paragraphs, in the published form and in the hub's.
 
     {"_id": "…", "question": "…", "answer": "…", "supporting_facts": [["Title", 0], …],
      "context": [["Title", ["Sentence.", " Sentence."]], …]}

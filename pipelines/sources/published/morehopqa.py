@@ -1,4 +1,4 @@
-"""MoreHopQA (Schnitzler et al., 2024): two-hop questions, the answer of which is reasoned on.
+"""Read MoreHopQA (Schnitzler et al., 2024): two-hop questions whose answers need a further step of reasoning.
 
     {"_id": "…", "question": "…", "answer": "…", "no_of_hops": 3, "context": [["Title", ["Sentence."]], …],
      "question_decomposition": [
@@ -33,7 +33,9 @@ def read(row: Fields) -> Question:
     hops = tuple(_hop(step, ids) for step in _steps(row, "question_decomposition"))
     found = [hop.support_id for hop in hops if hop.support_id is not None]
     if any(hop.support_id is not None for hop in hops[len(found) :]):
-        raise InvalidInput("a step with a paragraph comes after one without", field="question_decomposition")
+        raise InvalidInput(
+            "a step with a paragraph comes after one without, so the steps are no chain", field="question_decomposition"
+        )
     titles = {paragraph.id: paragraph.title for paragraph in paragraphs}
     question = Question(
         id=row.filled_text("_id"),
@@ -60,5 +62,7 @@ def _steps(row: Fields, name: str) -> Iterator[Fields]:
 def _hop(step: Fields, ids: Mapping[str, str]) -> Hop:
     title = step.text_or_empty("paragraph_support_title")
     if title and title not in ids:
-        raise InvalidInput(f"no paragraph {title!r}", field=step.name("paragraph_support_title"))
+        raise InvalidInput(
+            f"no paragraph has the title {title!r}, which this step names", field=step.name("paragraph_support_title")
+        )
     return Hop(question=step.filled_text("question"), answer=step.filled_text("answer"), support_id=ids.get(title))

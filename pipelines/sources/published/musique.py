@@ -1,4 +1,4 @@
-"""MuSiQue (Trivedi et al., 2022): questions with gold decompositions and their own paragraphs.
+"""Read MuSiQue (Trivedi et al., 2022): questions with gold decompositions and their own paragraphs.
 
 A row as published, shortened:
 

@@ -1,4 +1,4 @@
-"""PhantomWiki (Gong et al., 2025): questions of many steps over the short articles of a made-up world.
+"""Read PhantomWiki (Gong et al., 2025): questions of many steps over the short articles of an invented world.
 
     {"id": "…", "question": "Who is the niece of the person whose hobby is chess?", "answers": ["Ada Roth", "Bo Roth"],
      "hops": 7, "aggregation": false, "supporting_titles": ["Ada Roth", …], "query": ["niece(Y_4, Y_2)", …],

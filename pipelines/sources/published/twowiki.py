@@ -1,4 +1,4 @@
-"""2WikiMultiHopQA (Ho et al., 2020): HotpotQA's shape with evidence triples.
+"""Read 2WikiMultiHopQA (Ho et al., 2020): HotpotQA's form with evidence triples.
 
     {"_id": "…", "question": "…", "answer": "…", "evidences": [["head", "relation", "tail"], …],
      "supporting_facts": [["Title", 0], …], "context": [["Title", ["Sentence."]], …]}

@@ -12,7 +12,7 @@ from matplotlib import image
 
 from tests.support.evaluations import evaluation, play_cell, whole_folder, write_folder
 from trailforge.evaluation.results.report import describe_table, draw_plots, write_report
-from trailforge.evaluation.results.table import TableRow, make_table, read_table, tell_malformed
+from trailforge.evaluation.results.table import TableRow, describe_malformed, make_table, read_table
 from trailforge.inspector.terminal import show_evaluation
 from trailforge.schemas import InvalidInput, read_parquet
 
@@ -122,12 +122,12 @@ def test_a_cell_whose_episodes_are_mostly_malformed_is_named(
     fine = play_cell("search_o1", "dense")
     bad = [replace(each, stop="malformed", answer="") for each in play_cell("single_shot", "dense")[:21]]
     table = make_table(evaluation(), [*fine, *bad, *play_cell("single_shot", "dense")[21:]])
-    (told,) = tell_malformed(table.rows)
+    (told,) = describe_malformed(table.rows)
     assert told.startswith("single_shot over dense (m): 21 of 40 episodes are malformed") and told in describe_table(
         table
     )
     half = [*bad[:20], *play_cell("single_shot", "dense")[20:]]
-    assert tell_malformed(make_table(evaluation(), [*fine, *half]).rows) == []
+    assert describe_malformed(make_table(evaluation(), [*fine, *half]).rows) == []
     grid = {("single_shot", "dense"): [*bad, *play_cell("single_shot", "dense")[21:]]}
     show_evaluation(write_folder(tmp_path / "ev", evaluation(seeds=(0, 1)), grid))
     assert "21 of 40 episodes are malformed" in " ".join(capsys.readouterr().out.split())

@@ -97,7 +97,7 @@ def test_windows_that_follow_each_other_take_every_dated_document_once(offsets: 
 
 
 def test_a_pattern_without_a_file_and_too_many_invalid_rows_stop_it(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="no file is called so"):
+    with pytest.raises(InvalidInput, match="no file matches this name or pattern"):
         find_files([str(tmp_path / "*.jsonl")])
     rows = [to_dict(document(n, "2026-11-19")) | {"id": str(n)} for n in range(19)]
     good = "".join(json.dumps(row) + "\n" for row in rows)

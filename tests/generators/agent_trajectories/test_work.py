@@ -240,7 +240,7 @@ def test_draws_at_temperature_zero_are_refused() -> None:
     [
         ({"agent": "nobody"}, "no agent 'nobody'"),
         ({"settings": {"turns": 3}}, "settings of search_r1: prompt"),
-        ({"settings": {"temperature": 1.0}}, "stands in the generator itself"),
+        ({"settings": {"temperature": 1.0}}, "is a field of the generator itself"),
         ({"agent": R_SEARCH.name, "settings": {"prompt": "published"}}, "r_search"),
         ({"draws": 0}, "must be 1 or more"),
         ({"memory": MemoryConfig(draws=-1)}, "must be 0 or more"),

@@ -16,8 +16,8 @@ from trailforge.cli import app
 from trailforge.evaluation.corpora import read_source
 from trailforge.flows.configuration import configuration_of
 from trailforge.inference import ClientConfig
-from trailforge.inference.desk import ServedModel
 from trailforge.inference.provider.urls import check_server_url, find_key, find_key_in_text, without_keys
+from trailforge.inference.thread_safe import ServedModel
 from trailforge.pipelines.dataset import resolve
 from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs.config import ModelConfig, read_config

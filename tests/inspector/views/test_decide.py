@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.rows import QUESTION, trajectory
 from trailforge.curation import CurationGuide, TableGuide
-from trailforge.curation.decisions import append, collect_stances, merge, now, read_decisions
+from trailforge.curation.decisions import append, latest_decisions, merge, now, read_decisions
 from trailforge.inspector import deciding as queues
 from trailforge.inspector.deciding import Curation
 from trailforge.pipelines.curated import check_row
@@ -266,7 +266,7 @@ def test_a_decision_is_taken_back_by_who_made_it(run: OpenRun) -> None:
     press(app, "Undo my last decision")
     assert said(run)[-1] == ("a", "withdraw", "") and row_on(app) == "a"
     assert button(app, "undo").disabled
-    assert [(each.uid, each.who) for each in collect_stances(read_decisions(run.folder))] == [("a", "ben")]
+    assert [(each.uid, each.who) for each in latest_decisions(read_decisions(run.folder))] == [("a", "ben")]
     press(app, "Accept")
     press(app, "Back to the row decided last")
     press(app, "Take back: accept")
@@ -299,7 +299,7 @@ def test_the_last_decision_is_known_after_a_reload_and_at_the_end_of_the_list(ru
     assert said(run)[-1][:2] == ("c", "withdraw") and row_on(app) == "c"
     press(app, "Back to the row decided last")
     assert row_on(app) == "b"
-    assert {each.uid for each in collect_stances(read_decisions(run.folder)) if each.who == "ben"} == {"c"}
+    assert {each.uid for each in latest_decisions(read_decisions(run.folder)) if each.who == "ben"} == {"c"}
     assert button(opened(run, who="cleo"), "undo").disabled
 
 
@@ -395,7 +395,7 @@ def test_the_list_holds_what_is_asked_for(run: OpenRun, wanted: Mapping[str, Any
     say(run, "c", "ann", "accept")
     decisions = read_decisions(run.folder)
     asked = queues.Wanted(**{"table": TABLE, "mode": queues.IN_ORDER, **wanted})
-    found = queues.queue(run, asked, "ann", collect_stances(decisions), merge(decisions))
+    found = queues.queue(run, asked, "ann", latest_decisions(decisions), merge(decisions))
     assert list(found) == numbers
     random = queues.Wanted(table=TABLE, mode=queues.RANDOM, hide_decided=False)
     assert sorted(queues.queue(run, random, "ann", [], merge([]))) == [0, 1, 2, 3]
@@ -417,7 +417,7 @@ def test_no_order_runs_dry_before_the_table_does(tmp_path: Path) -> None:
         Decision(run_id="run", table="rejected", uid=str(n), who="ann", when=now(), action="accept")
         for n in range(500) if n not in (3, 8)
     ]  # fmt: skip
-    stances, heard = collect_stances(words), merge(words)
+    stances, heard = latest_decisions(words), merge(words)
     guided = TableGuide(annotators=("ann",))
     assert queues.modes_of(run, "rejected", guided, "ann") == list(queues.MODES)
     assert [(kind.value, kind.rows) for kind in queues.kinds_of(run, "rejected")] == [("a", 250), ("b", 250)]
@@ -447,7 +447,7 @@ def test_two_people_with_overlap_each_see_what_is_theirs_and_decide_nothing_twic
 
     def left_for(who: str) -> list[str]:
         words = read_decisions(run.folder)
-        found = queues.queue(run, wanted, who, collect_stances(words), merge(words))
+        found = queues.queue(run, wanted, who, latest_decisions(words), merge(words))
         return [run.row(TABLE, int(number))["uid"] for number in found]
 
     both = [uid for uid, each in people.items() if len(each) == 2]
@@ -469,7 +469,7 @@ def test_a_row_that_somebody_else_decided_meanwhile_is_not_asked_for_again(run: 
     say(run, mine, "ben", "accept")
     words = read_decisions(run.folder)
     for hides in (True, False):
-        order = queues.queue(run, replace(wanted, hide_decided=hides), "ann", collect_stances(words), merge(words))
+        order = queues.queue(run, replace(wanted, hide_decided=hides), "ann", latest_decisions(words), merge(words))
         assert (UIDS.index(mine) in order) is not hides
 
 

@@ -275,7 +275,7 @@ def test_an_id_comes_once_over_all_files(tmp_path: Path) -> None:
     rows = list(read_documents([one, two], source="s"))
     bad = [row for row in rows if isinstance(row, InvalidRow)]
     assert [(Path(row.file).name, row.row, row.field) for row in bad] == [("a.jsonl", 2, "id"), ("b.jsonl", 1, "id")]
-    assert bad[0].problem == "a document with the id 's:a' came before"
+    assert bad[0].problem == "a document with the id 's:a' came before; give each its own"
 
 
 # Round trips

@@ -260,7 +260,7 @@ BAD: list[tuple[Row, str | None, str]] = [
     (
         {**MOREHOPQA, "question_decomposition": [{**STEPS[0], "paragraph_support_title": "Rome"}]},
         "question_decomposition[0].paragraph_support_title",
-        "no paragraph 'Rome'",
+        "no paragraph has the title 'Rome'",
     ),
     (
         {**MOREHOPQA, "question_decomposition": [STEPS[2], STEPS[0]]},

@@ -1,4 +1,4 @@
-"""Make a world of long pages with several names and look-alikes, and questions of many facts with one answer in it.
+"""Make a world of long pages with look-alikes, and questions of many facts that have exactly one answer in it.
 
     make_page_world(store_folder, out, PageWorldConfig(questions=50))
 
@@ -45,7 +45,7 @@ _SPARE = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageWorldConfig:
-    """Sizes of a world of pages. Raises `InvalidInput`."""
+    """Sizes of a world of long pages. Raises `InvalidInput`."""
 
     questions: int = 50
     facts: tuple[int, ...] = (5, 6, 7, 8, 9)
@@ -73,11 +73,11 @@ class PageWorldConfig:
 
 
 def make_page_world(kg: Path, out: Path, config: PageWorldConfig, *, shows_progress: bool = False) -> dict[str, Any]:
-    """Write a world of pages into a folder that must not exist yet, and return its figures, which are in its
-    `world.json` too.
+    """Write a world of long pages into a folder that must not exist yet, and return its figures, which are in its
+    `world.json`, too.
 
     Where the graph gives fewer questions than are asked for, the world has those, and a notice says so. Raises
-    `NothingLeft` when it gives none, `OutputError` for a folder that cannot be written, and as `KgStore.open`.
+    `NothingLeft` when it gives none, `OutputError` for a folder that cannot be written, and what `KgStore.open` raises.
     """
     store = KgStore.open(kg)
     store.check_once()

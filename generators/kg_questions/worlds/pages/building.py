@@ -1,4 +1,6 @@
-"""Build from questions the pages that answer them: what each states, which are like others, and how they are found."""
+"""Plan the pages that answer given questions: which facts each states, which are look-alikes, and how searches find
+them.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ _TRIES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchedHop:
-    """One hop of a question with the page that answers it: a line of `hops.jsonl`."""
+    """One hop of a question with the page that answers it, which is a line of `hops.jsonl`."""
 
     question_id: str
     hop: int
@@ -59,7 +61,7 @@ class SearchedHop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageWorld:
-    """All pages of a world, and the questions whose every hop is found."""
+    """All pages of a world, and the questions of which every hop can be found by search."""
 
     documents: tuple[Document, ...]
     questions: tuple[TreeQuestion, ...]
@@ -76,7 +78,7 @@ class PageWorld:
 
 
 class PageBuilder:
-    """Collects what pages state, and writes them."""
+    """Collects the facts that pages state, and writes the pages."""
 
     def __init__(self, store: KgStore, names: WorldNames, sampler: TreeSampler, seed: int) -> None:
         paths = KgPathConfig()
@@ -95,7 +97,9 @@ class PageBuilder:
         """Questions that were left out as `country` can be read in two ways there, with two answers."""
 
     def take(self, asked: TreeQuestion) -> bool:
-        """Make room for a question; return False where a page of another question states one of its facts."""
+        """Add the facts that a question needs; returns False where a page of another question already states one of
+        them.
+        """
         needed = [(key_of(fact), about) for _, hop, about in asked.question.looked_up for fact in hop.facts]
         if any(self._home.get(key, about.id) != about.id for key, about in needed):
             return False
@@ -107,7 +111,9 @@ class PageBuilder:
         return True
 
     def fill(self, pages: int) -> None:
-        """Add what else the pages of questions state, and pages that no question needs until there are so many."""
+        """Add further facts to the questions' pages, and pages that no question needs, until there are `pages`
+        pages.
+        """
         for key in tuple(self._drafts):
             self._add_facts(key)
         rows = self._random.sample(range(len(self._store)), len(self._store))
@@ -119,10 +125,10 @@ class PageBuilder:
                 self._add_facts(key)
 
     def mislead(self, per_question: int) -> None:
-        """Set look-alikes beside the pages of several hops of each question: none makes a second answer to any.
+        """Add look-alike pages for several hops of each question, none of which gives any question a second answer.
 
-        Questions that the pages do not bear out are left out first, as pages state what is past, too; and those to
-        which another answer fits where a constituent country is taken for a country.
+        First the questions are dropped that the pages do not have exactly one answer to: pages also state past facts,
+        and a constituent country may be taken for a country.
         """
         borne = [each for each in self._questions if self.facts.bears_out(each.root)]
         self._questions = [each for each in borne if not self.facts.answers_of_others(each.root, self._kind)]
@@ -231,7 +237,7 @@ class PageBuilder:
     # Writing
 
     def written(self, words: int, paging: Paging, passages: int, seed: int) -> PageWorld:
-        """Return the world, with the questions whose every hop a search finds."""
+        """Return the written world, with the questions of which a search finds every hop."""
         drafts = [*self._drafts.values(), *self._alike.values()]
         random.Random(f"{seed} order").shuffle(drafts)
         for number, draft in enumerate(drafts, start=1):
@@ -288,7 +294,7 @@ class PageBuilder:
         return tuple(found)
 
     def names_of(self, hop: WorldHop) -> tuple[str, ...]:
-        """Return all names of what a hop finds."""
+        """Return all names of the entity that a hop finds."""
         others = (*hop.answer.aliases, *self._other_names.get(hop.answer.id, ()))
         return tuple(dict.fromkeys((hop.answer.label, *others)))
 

@@ -1,8 +1,7 @@
-"""Sample questions of many facts: trees grown at random from the answer down, kept where the whole graph bears them
-out.
+"""Sample questions of many facts as random trees, grown from the answer, and keep those that the whole graph confirms.
 
-Each entity on the way is told by one fact that leads to it alone, or by two of which neither does and both together do.
-What stands at the bottom is told so too, rather than named, at least once in every question.
+Each intermediate entity is identified by one fact that leads to it alone, or by two facts together. In every question
+at least one starting entity is described by two facts, too, instead of being named.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _WAYS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class TreeQuestion:
-    """A question with the tree that it asks for."""
+    """A question in words with the tree of facts that it asks for."""
 
     question: WorldQuestion
     root: PathNode
@@ -79,7 +78,7 @@ class TreeSampler:
         self._seen: set[str] = set()
 
     def sample(self, facts: int) -> Iterator[TreeQuestion]:
-        """Yield questions of so many facts, until none is found for long."""
+        """Yield questions of this number of facts, until none has been found for a long time."""
         left = _TRIES
         while left:
             left -= 1
@@ -95,7 +94,7 @@ class TreeSampler:
             yield found
 
     def is_page(self, row: int) -> bool:
-        """Tell whether an entity has a clear name, and so a page."""
+        """Tell whether an entity has a clear name, and so gets a page."""
         return self._names.is_clear(row) and not YEAR.fullmatch(self._store.label_of(row))
 
     def _grow(self, row: int, facts: int, rows: frozenset[int]) -> PathNode:
@@ -176,9 +175,10 @@ class TreeSampler:
 
 
 class WorldFacts:
-    """The facts of a closed world, true ones and those of look-alikes: what is not here does not hold in it.
+    """The facts of a closed world, including those of look-alikes; what is not stated here is false in it.
 
-    What satisfies a question is counted anew here, without the graph that the questions were drawn from.
+    The entities that satisfy a question are counted here independently of the graph from which the questions were
+    drawn.
     """
 
     def __init__(self, store: KgStore) -> None:
@@ -186,20 +186,21 @@ class WorldFacts:
         self._reached: defaultdict[tuple[str, str, bool], set[str]] = defaultdict(set)
 
     def add(self, facts: Iterable[FactKey]) -> None:
-        """Add facts: head, relation and tail of each hold from now on."""
+        """Add facts, as keys of subject, relation and object."""
         for head, relation, tail in facts:
             self._reached[head, relation, True].add(tail)
             self._reached[tail, relation, False].add(head)
 
     def remove(self, facts: Iterable[FactKey]) -> None:
-        """Remove facts, which then hold no more."""
+        """Remove facts, which are false from then on."""
         for head, relation, tail in facts:
             self._reached[head, relation, True].discard(tail)
             self._reached[tail, relation, False].discard(head)
 
     def satisfying(self, node: PathNode, believed: Mapping[int, str] | None = None) -> set[str]:
-        """Return the ids of all entities that satisfy a tree. `believed`: ids that are taken for entities of the tree,
-        by row."""
+        """Return the ids of all entities that satisfy a tree. `believed` maps row numbers in the tree to ids that are
+        taken for these entities.
+        """
         if believed and node.row in believed:
             return {believed[node.row]}
         if not node.links:
@@ -216,10 +217,9 @@ class WorldFacts:
         return set.intersection(*ends)
 
     def answers_of_others(self, root: PathNode, kind_of: Callable[[str], str]) -> set[str]:
-        """Return what else answers a question that calls an entity a country: where `home to` leads to a constituent
-        country as well, or the country of that is meant. Empty where every reading has the same answer or none.
-
-        `kind_of`: the kind of an entity, by id.
+        """Return other answers to a question that calls an entity a country, if a constituent country were meant or its
+        sovereign state. Empty where every reading has the same answer or none. `kind_of` returns the kind of an entity
+        by its id.
         """
         own, ends = self._store.id_of(root.row), set[str]()
         for node in root.below():
@@ -261,7 +261,7 @@ class WorldFacts:
         }
 
     def bears_out(self, root: PathNode) -> bool:
-        """Tell whether each entity of a tree is the only one that satisfies what is below it."""
+        """Tell whether each entity of a tree is the only one that satisfies the facts below it."""
         return all(self.satisfying(node) == {self._store.id_of(node.row)} for node in root.below())
 
 
@@ -271,13 +271,14 @@ def _is_country(kind: str) -> bool:
 
 
 def is_blurred(root: PathNode) -> bool:
-    """Tell whether an entity at the bottom is told by two facts in place of its name."""
+    """Tell whether a starting entity is described by two facts instead of being named."""
     return any(len(node.links) == 2 and not any(link.child.links for link in node.links) for node in root.below())
 
 
 def describe_tree(store: KgStore, root: PathNode) -> list[dict[str, object]]:
-    """Return a tree as JSON: each entity by its id, after those that it is found from; these by place, relation and
-    way."""
+    """Return a tree as JSON: each entity by its id, after those from which it is found, which are given by position,
+    relation and direction.
+    """
     nodes = list(root.below())
     return [
         {

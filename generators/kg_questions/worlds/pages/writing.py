@@ -1,4 +1,4 @@
-"""Write the pages of a world: an entity's facts in sentences, spread over text that states no fact of the graph."""
+"""Write the pages of a world: an entity's facts in sentences, between other text that states no fact of the graph."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SENTENCES = 5
 
 @dataclass(slots=True, kw_only=True)
 class PageDraft:
-    """A page before it is written."""
+    """What a page is to say, before it is written."""
 
     id: str
     node: KgNode
@@ -52,7 +52,7 @@ class PageWriter:
         self._filler: Mapping[str, list[str]] = _PROMPTS.phrases("world_filler")
 
     def write(self, draft: PageDraft) -> WrittenPage:
-        """Write the page: its subject first, then its facts in an order without meaning."""
+        """Write the page: its subject first, then its facts in random order."""
         draw = random.Random(f"{self._seed} page {draft.node.id}")
         sentences = {key: self._stated(draft.node, *fact, draw) for key, fact in draft.facts.items()}
         told = list(sentences.values())

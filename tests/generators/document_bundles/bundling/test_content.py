@@ -55,7 +55,7 @@ def test_other_languages() -> None:
     assert rejection(GERMAN, languages=("de", "en")) is None
     assert rejection(ENGLISH, languages=("de",)) == "other_language"
     assert rejection(GERMAN, languages=()) is None
-    with pytest.raises(InvalidInput, match="cannot tell tlh"):
+    with pytest.raises(InvalidInput, match="cannot recognise tlh"):
         ContentConfig(languages=("en", "tlh"))
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Leftover
 from trailforge.generators.document_bundles.bundling.measures import (
     AllDocuments,
+    DocumentFacts,
     PairFacts,
     PairWorth,
-    ToldFacts,
     cohesion,
     part_by_matter,
     size_counts,
@@ -67,8 +67,8 @@ def test_what_an_archive_has_in_common_is_taken_away() -> None:
 
 
 NAMES = {"norlin", "turku", "baltica", "gotland"}
-FERRY = ToldFacts.of("Ferries", "Norlin has ordered 3 ships. Norlin builds them in Turku. The weather was fine.")
-FIRE = ToldFacts.of("Fire", "Norlin waits. Norlin lost 40 days to a fire. Baltica is spared.")
+FERRY = DocumentFacts.of("Ferries", "Norlin has ordered 3 ships. Norlin builds them in Turku. The weather was fine.")
+FIRE = DocumentFacts.of("Fire", "Norlin waits. Norlin lost 40 days to a fire. Baltica is spared.")
 
 
 TEXTS = word_frequencies(["Norlin waits.", "Norlin sails.", "Ferries and fires.", "A yard in Turku.", "The weather."])
@@ -76,8 +76,8 @@ WEEK = AllDocuments(name_words=NAMES, few=set(), documents=5, frequencies=TEXTS)
 
 
 def worth(
-    first: ToldFacts,
-    second: ToldFacts,
+    first: DocumentFacts,
+    second: DocumentFacts,
     *shared: str,
     few: tuple[str, ...] = (),
     cosine: float = 0.9,
@@ -108,7 +108,7 @@ def test_what_one_singles_out_of_several_of_the_other_counts_most_in_reports_of_
 
 
 def test_two_reports_that_say_the_same_carry_nothing() -> None:
-    again = ToldFacts.of("Ships", "It is said that Norlin has ordered 3 ships. Norlin builds them in Turku.")
+    again = DocumentFacts.of("Ships", "It is said that Norlin has ordered 3 ships. Norlin builds them in Turku.")
     assert worth(FERRY, again, "norlin") == PairWorth(0.0, 0, 1.0)
 
 
@@ -123,10 +123,10 @@ def test_reports_with_the_title_of_one_event_are_worth_less_the_rarer_the_words_
 
 def test_details_count_against_a_pair_from_half_of_them_on() -> None:
     """Of one's name and three figures the other has the name and one, two or all of them."""
-    told = ToldFacts.of("Ships", "Norlin has 11 ships. Norlin has 12 crews. Norlin has 13 ports.")
+    told = DocumentFacts.of("Ships", "Norlin has 11 ships. Norlin has 12 crews. Norlin has 13 ports.")
     shares = []
     for known in ("11", "11 and 12", "11, 12 and 13"):
-        other = ToldFacts.of("Yards", f"Norlin has {known}. Turku burns. Gotland waits. Baltica sails.")
+        other = DocumentFacts.of("Yards", f"Norlin has {known}. Turku burns. Gotland waits. Baltica sails.")
         shares.append(worth(told, other).retold)
     norlin, figure = math.log(2.5), math.log(5)
     two = (norlin + 2 * figure) / (norlin + 3 * figure)
@@ -187,6 +187,6 @@ def test_of_one_day_the_nearer_the_less_is_a_pair_worth() -> None:
 
 @given(st.lists(st.sampled_from(["Norlin has 3 ships.", "Norlin is late.", "Turku burns 7 days."]), max_size=20))
 def test_a_document_has_no_facts_of_its_own_beside_itself_and_never_more_than_eight(sentences: list[str]) -> None:
-    text = ToldFacts.of("", " ".join(sentences))
+    text = DocumentFacts.of("", " ".join(sentences))
     assert text.own(text, [{"norlin"}], NAMES) == 0
-    assert text.own(ToldFacts.of("", "Norlin sails."), [{"norlin"}], NAMES) <= 8
+    assert text.own(DocumentFacts.of("", "Norlin sails."), [{"norlin"}], NAMES) <= 8

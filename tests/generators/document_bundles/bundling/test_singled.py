@@ -7,8 +7,8 @@ import pytest
 from tests.support.growth import is_linear
 from trailforge.generators.document_bundles.bundling.measures import AllDocuments
 from trailforge.generators.document_bundles.bundling.singled import (
+    DocumentThings,
     Singled,
-    ToldThings,
     count_singled,
     prepare,
     singled_out,
@@ -25,7 +25,7 @@ NAMED = (
 )
 
 
-def told(*texts: str, titles: tuple[str, ...] = ("Bills", "A visit"), is_paper: bool = False) -> list[ToldThings]:
+def told(*texts: str, titles: tuple[str, ...] = ("Bills", "A visit"), is_paper: bool = False) -> list[DocumentThings]:
     return prepare(list(zip(titles, texts, strict=True)), [is_paper] * len(texts))
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.retrieval.kg.support import Ids, store_of
 from tests.support.kg_worlds import LAX, NAMES, answers_by_trying, film_store, random_store, random_triples
 from trailforge.generators.kg_questions.paths.config import KgPathConfig, share_out
-from trailforge.generators.kg_questions.paths.facts import Edge, Facts, Lead
+from trailforge.generators.kg_questions.paths.facts import Edge, Facts, Incoming
 from trailforge.generators.kg_questions.paths.graph import Graph
 from trailforge.generators.kg_questions.paths.query import Link, Named, PathNode, answers, left_without
 from trailforge.generators.kg_questions.paths.sampling import PathSampler
@@ -159,7 +159,7 @@ def test_facts_of_a_graph_are_those_of_reading_every_entity(seed: int) -> None:
             facts = Facts.of(graph, edges, least, most)
             found = {(row, facts[place]) for row in range(len(store)) for place in facts.leading_to(row)}
             expected = {
-                (row, Lead(edge, child))
+                (row, Incoming(edge, child))
                 for child in range(len(store))
                 for edge in edges
                 for reached in [graph.reached(child, *edge).tolist()]

@@ -20,7 +20,7 @@ from trailforge.schemas import InvalidInput, user_cache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """Address of a model behind a URL. The API key comes from the environment variable TRAILFORGE_API_KEY."""
+    """Address and name of a model behind a URL. The API key comes from the environment variable TRAILFORGE_API_KEY."""
 
     url: str
     """URL of an OpenAI-compatible server; several servers of the same model are separated by commas."""
@@ -49,7 +49,7 @@ class ServedModel:
 
     @property
     def client(self) -> ClientConfig:
-        """Return the configuration for `ModelClient`."""
+        """Return the configuration of a `ModelClient` for this model."""
         return ClientConfig(
             base_url=self.url,
             model=self.model,
@@ -61,7 +61,7 @@ class ServedModel:
 
 
 def read_served(text: str, usual: ServedModel | None) -> ServedModel:
-    """Read `URL#MODEL`; the other settings are those of `usual`, if given. Raises `InvalidInput` for other texts."""
+    """Read `URL#MODEL`; the other settings are those of `usual`, if given. Raises `InvalidInput` for any other text."""
     check_server_url(text, "--filter-model")
     url, _, model = text.partition("#")
     if "://" not in url or not model:
@@ -69,15 +69,15 @@ def read_served(text: str, usual: ServedModel | None) -> ServedModel:
     return replace(usual, url=url, model=model) if usual else ServedModel(url=url, model=model)
 
 
-class ModelDesk(LoopThread):
-    """A `Client` that can be used from any thread and any event loop."""
+class ThreadSafeModel(LoopThread):
+    """A model client that can be used from any thread and any event loop."""
 
     def __init__(self, served: ServedModel, name: str) -> None:
         """`name`: of its ledger in the user's cache. Raises `InvalidInput` for a bad ledger. Nothing is sent yet."""
         ledger = ledger_url("")
         super().__init__(name)
         self.client = self.call(_open(served, ledger, name))
-        """For work that runs on the desk's own loop."""
+        """For work that runs on the client's own loop."""
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
         """Return the reply to a request; see `ModelClient.complete`."""
@@ -93,11 +93,13 @@ class ModelDesk(LoopThread):
 
 
 @once
-def open_desk(served: ServedModel, name: str) -> ModelDesk:
-    """Return the desk of a model: one in each process, which lives as long as the process. Raises as `ModelDesk`."""
-    desk = ModelDesk(served, name)
-    atexit.register(desk.close)
-    return desk
+def open_thread_safe_model(served: ServedModel, name: str) -> ThreadSafeModel:
+    """Return the client of a model, one in each process, which lives as long as the process. Raises what its class
+    raises.
+    """
+    shared = ThreadSafeModel(served, name)
+    atexit.register(shared.close)
+    return shared
 
 
 async def _open(served: ServedModel, ledger: str, name: str) -> ModelClient:

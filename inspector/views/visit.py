@@ -1,8 +1,8 @@
-"""Keep track of the row that stands before a person, so that what they press is for that row, once.
+"""Make sure that a key or button press on the Decide view counts for the row that is shown, and counts once.
 
-Each showing of a row has a number, its *seat*. Buttons belong to a seat, and only one press is taken for each seat;
-a press that comes late, or comes twice, finds another seat, and a note says so. In the browser, `one_press.js` makes
-keys act on the row that stands there.
+Each showing of a row has a number, its *seat*. Buttons belong to a seat, and only one press counts for each seat; a
+press that comes late, or twice, meets another seat, and a note says so. In the browser, `one_press.js` makes keys act
+on the row that is shown.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ STYLE = """
 
 
 @dataclass(slots=True)
-class Desk:
+class DecideVisit:
     """The state of a person's visit to the Decide view.
 
-    Callbacks change it through the object that they are given. Nothing in it is read or written by way of Streamlit's
-    session: there a run breaks off as soon as another one is asked for, and half of what was pressed would be lost.
+    Callbacks change this object directly. It is not kept in Streamlit's session, where a run of the script is
+    interrupted as soon as another one starts, and half of what was pressed would be lost.
     """
 
     seat: int = 0
@@ -83,14 +83,16 @@ class Desk:
     """Notes to show on the page."""
 
     def sit(self, *shown: str) -> int:
-        """The seat of what is shown now: a new seat for another row, and after each press."""
+        """Return the seat (the number of this showing) for what is shown now: a new one for another row, and after each
+        press.
+        """
         if self.is_taken or shown != self.shown:
             self.seat, self.shown, self.is_taken = self.seat + 1, shown, False
         self.runs += 1
         return self.seat
 
     def take(self, seat: int) -> bool:
-        """Whether a press on a seat counts: only the first one on the last seat does."""
+        """Tell whether a press on a seat counts: only the first press on the latest seat does."""
         if self.is_taken or seat != self.seat:
             self.notes.append("Not taken: this was pressed on a row that had been decided or left.")
             return False
@@ -98,39 +100,39 @@ class Desk:
         return True
 
 
-def desk_of_session() -> Desk:
-    """The desk of this visit to the page."""
-    return st.session_state.setdefault("decide.desk", Desk())
+def visit_of_session() -> DecideVisit:
+    """Return the state of this visit to the page."""
+    return st.session_state.setdefault("decide.visit", DecideVisit())
 
 
 def listen() -> None:
-    """Let keys decide on the row between the marks."""
+    """Let keys decide on the row between the marks that `mark` sets."""
     scripts = f"({_SCRIPT})({json.dumps(_NAMES)});({_READING})({json.dumps([*KEYS.items()])})"
     st.html(f'<i class="seat"></i><script>{scripts}</script>', unsafe_allow_javascript=True)
 
 
-def mark(desk: Desk, side: str) -> None:
+def mark(visit: DecideVisit, side: str) -> None:
     """Mark on the page where a row begins (`from`) or ends (`to`)."""
-    row = escape_text("/".join(desk.shown))
-    st.html(f'<i class="seat {side}" data-seat="{desk.seat}" data-run="{desk.runs}" data-row="{row}"></i>')
+    row = escape_text("/".join(visit.shown))
+    st.html(f'<i class="seat {side}" data-seat="{visit.seat}" data-run="{visit.runs}" data-row="{row}"></i>')
 
 
 def button(
     place: Any, label: str, name: str, seat: int, on_click: Callable[..., object], *args: Any, **more: Any
 ) -> None:
-    """Draw a button of a seat, with its key where it has one."""
+    """Draw a button that belongs to a seat, with its key where it has one."""
     key = _KEYS.get(name, name.removeprefix("reject-"))
     place.button(
         label, shortcut=key, key=f"decide.{name}.{seat}", on_click=on_click, args=args, width="stretch", **more
     )
 
 
-def show_notes(desk: Desk) -> None:
-    """Show on the page what came of presses."""
-    while desk.notes:
-        st.toast(desk.notes[0])
-        del desk.notes[0]
-    if desk.problem:
+def show_notes(visit: DecideVisit) -> None:
+    """Show notes on the page about what came of key and button presses."""
+    while visit.notes:
+        st.toast(visit.notes[0])
+        del visit.notes[0]
+    if visit.problem:
         st.error("Not saved:")
-        st.code(desk.problem, language=None, wrap_lines=True)
-        desk.problem = ""
+        st.code(visit.problem, language=None, wrap_lines=True)
+        visit.problem = ""
