@@ -60,9 +60,9 @@ def demand(
     from trailforge.pipelines.sources import write_demand
 
     if kept is not None and pass_rate is None:
-        raise InvalidInput("holds the questions in a band: give the band, --pass-rate", field="--kept")
+        raise InvalidInput("holds the questions in a band; give --pass-rate, too", field="--kept")
     if give_back is not None and pass_rate is None:
-        raise InvalidInput("caps the questions outside of a band: give it, --pass-rate", field="--give-back")
+        raise InvalidInput("caps the questions outside of a band; give --pass-rate, too", field="--give-back")
     keys = _keys(by)
     measured, episodes = read_attempts(evaluation, cell)
     asked = _asked(questions, columns)

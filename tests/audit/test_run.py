@@ -212,7 +212,7 @@ def test_a_training_asks_what_is_left(questions: Path, tmp_path: Path) -> None:
 def test_a_data_set_without_questions_takes_no_audit(questions: Path, tmp_path: Path) -> None:
     audit(questions, None, tmp_path / "audit")
     inputs = RunInputs(dataset="document_bundles")
-    with pytest.raises(InvalidInput, match="is of questions"):
+    with pytest.raises(InvalidInput, match="sets questions aside"):
         leave_out(RunConfig, inputs, (), tmp_path / "audit", print)  # type: ignore[type-var]
 
 

@@ -77,7 +77,7 @@ def test_what_asked_no_model_is_called_plain_and_nothing_else(
 @pytest.mark.parametrize("config", [PLAIN, WRITTEN, SERVED])
 def test_it_is_not_gone_on_with(tmp_path: Path, config: dict[str, Any]) -> None:
     given, stored = before(tmp_path, "hippo_rag", config), (tmp_path / "evaluation.json").read_bytes()
-    with pytest.raises(InvalidInput, match=r"names of back ends said nothing of who built them.*another --out"):
+    with pytest.raises(InvalidInput, match=r"do not say whether a model built them.*another --out"):
         claim_folder(tmp_path, replace(given, format=2))
     assert (tmp_path / "evaluation.json").read_bytes() == stored
 

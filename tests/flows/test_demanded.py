@@ -90,5 +90,5 @@ def test_documents_are_no_questions(tmp_path: Path) -> None:
     dataset, documents = load_dataset("document_bundles"), tmp_path / "d.jsonl"
     documents.write_text('{"title": "T", "text": "A text."}\n')
     request = RunRequest(dataset=dataset.name, out=tmp_path, preset="demo", files=(documents,), demand=quotas(tmp_path))
-    with pytest.raises(InvalidInput, match="none are taken or made here"):
+    with pytest.raises(InvalidInput, match="neither takes nor makes any"):
         check_inputs(request, dataset)
