@@ -1,5 +1,5 @@
-"""Verdicts from a model that read a selected episode once more: whether the facts behind its answer are stated, and what
-else could be meant.
+"""Verdicts from a model that read a selected episode once more: whether the facts behind its answer are stated, and
+what else could be meant.
 """
 
 from __future__ import annotations
