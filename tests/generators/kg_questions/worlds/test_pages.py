@@ -84,7 +84,7 @@ def test_pages_are_long_and_say_the_names_of_what_they_are_about(world: Path) ->
 
 def test_no_sentence_of_a_page_comes_twice(kg: Path, tmp_path: Path) -> None:
     """Not even in its form, with other names and numbers, on a page of 5,000 words."""
-    config = PageWorldConfig(questions=1, facts=(2,), pages=1, words=5000)
+    config = PageWorldConfig(questions=1, facts=(2,), pages=1, half_fits=0, words=5000)
     make_page_world(kg, tmp_path / "world", config)
     for page in read_corpus(tmp_path / "world" / "corpus.jsonl"):
         sentences = re.split(r"(?<=\w\w\.)\s+", page.text)
