@@ -76,7 +76,7 @@ class ChatTurn:
         return json.dumps(chat_message(self), ensure_ascii=False)
 
 
-class Conversation:
+class LongChat:
     """What each call of a long conversation can take over from the one before: how far its prompt was hashed, and which
     entry of the ledger has it. All of it is checked against the prompt, so that no key and no entry depends on it.
     """
@@ -167,7 +167,7 @@ class Request:
     the key."""
     priority: int = 0
     """Priority of the call: of those that wait for a slot, the highest goes first; not part of the key."""
-    conversation: Conversation | None = field(default=None, compare=False, repr=False)
+    conversation: LongChat | None = field(default=None, compare=False, repr=False)
     """What the calls of one long conversation share, so that each costs what is new in it; not part of the key."""
 
     @property

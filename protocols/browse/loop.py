@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from trailforge.inference import ChatTurn, Client, Conversation, Meter, Reply, Request, Sampling
+from trailforge.inference import ChatTurn, Client, LongChat, Meter, Reply, Request, Sampling
 from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.browse.actions import (
     BROWSE,
@@ -128,7 +128,7 @@ async def run_browse_episode(
         purpose=BROWSE,
         is_turn=True,
         priority=priority,
-        conversation=Conversation(),
+        conversation=LongChat(),
     )
     while episode.stop is None:
         wants_summary = episode.begin_turn()

@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.inference import ChatTurn, Conversation, Reply, Request, Sampling
+from trailforge.inference import ChatTurn, LongChat, Reply, Request, Sampling
 from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.inference.provider.wire import pack, unpack
 from trailforge.schemas import ToolCall
@@ -27,7 +27,7 @@ TURNS = st.builds(
 )
 
 
-def asked(turns: tuple[ChatTurn, ...], conversation: Conversation | None, most: int = 64, model: str = "m") -> Request:
+def asked(turns: tuple[ChatTurn, ...], conversation: LongChat | None, most: int = 64, model: str = "m") -> Request:
     return Request(model=model, prompt=turns, sampling=Sampling(max_tokens=most), conversation=conversation)
 
 
@@ -42,7 +42,7 @@ def entry_of(blob: bytes) -> Any:
 @given(st.lists(st.tuples(st.lists(TURNS, max_size=3), st.integers(0, 9), st.integers(1, 3)), max_size=6), TEXTS)
 def test_keys_are_those_of_the_same_calls_alone(steps: list[tuple[list[ChatTurn], int, int]], model: str) -> None:
     """Whatever grows, is cut off or replaced, and however long a reply may be."""
-    conversation, turns = Conversation(), list[ChatTurn]()
+    conversation, turns = LongChat(), list[ChatTurn]()
     for new, cut, most in steps:
         turns = turns[: len(turns) - cut if cut < 4 else len(turns)] + new
         if turns and cut == 9:
@@ -56,7 +56,7 @@ def test_keys_are_those_of_the_same_calls_alone(steps: list[tuple[list[ChatTurn]
 
 def grown(calls: int) -> tuple[list[Request], list[bytes]]:
     """The calls of one conversation, each with a result more, and their entries."""
-    conversation, requests, blobs = Conversation(), list[Request](), list[bytes]()
+    conversation, requests, blobs = LongChat(), list[Request](), list[bytes]()
     turns = [ChatTurn(role="user", content="Where does the road end?")]
     for number in range(calls):
         requests.append(asked(tuple(turns), conversation))
@@ -89,7 +89,7 @@ def test_an_entry_that_takes_its_own_place_is_whole() -> None:
 async def test_replies_are_found_by_calls_alone_and_whatever_else_is_lost(tmp_path: Path, lost: int) -> None:
     """A ledger of deltas answers calls without a conversation, and keeps each reply though an earlier entry is gone."""
     requests, _ = grown(3)
-    conversation, ledger = Conversation(), SqliteLedger(tmp_path / "l.sqlite")
+    conversation, ledger = LongChat(), SqliteLedger(tmp_path / "l.sqlite")
     for number, each in enumerate(requests):
         request = replace(each, conversation=conversation)
         await ledger.put(request, reply_to(request, f"Reply {number}."))
