@@ -164,8 +164,6 @@ _Pages = Annotated[
 _PageWords = Annotated[int, typer.Option(min=1, help="With --pages: words of a page, at least.")]
 _Names = Annotated[Names, typer.Option(help="The graph's own names, or invented ones that no model knows.")]
 _Seed = Annotated[int, typer.Option(help="The same seed and graph give the same bytes.")]
-_LEAST_PASSAGES = 10
-"""Of a search over pages, which have several passages each."""
 _OF_DOCUMENTS = (
     *("test_questions", "comparisons", "intersections", "blurred", "look_alikes", "found_at_once"),
     *("distractors", "max_facts", "demand"),
@@ -210,7 +208,7 @@ def world(
     shared: dict[str, Any] = {"questions": questions, "names": names.value, "seed": seed}
     if pages is not None:
         _refuse_options_of_documents(context)
-        shared |= {"facts": _numbers(hops or "5,6,7,8,9"), "passages": max(passages, _LEAST_PASSAGES)}
+        shared |= {"facts": _numbers(hops or "5,6,7,8,9"), "passages": passages}
         paged = PageWorldConfig(pages=pages, words=page_words, **shared)
         print(json.dumps(make_page_world(kg, out, paged, shows_progress=True), indent=1))
     else:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trailforge.inference.reasoning import Reasoning as Reasoning
     from trailforge.inference.reasoning import seems_thoughtful as seems_thoughtful
     from trailforge.inference.request import ChatTurn as ChatTurn
+    from trailforge.inference.request import LongChat as LongChat
     from trailforge.inference.request import Reply as Reply
     from trailforge.inference.request import Request as Request
     from trailforge.inference.request import Sampling as Sampling

@@ -167,7 +167,10 @@ class ModelClient:
         if config.extra_body or config.redo or config.parameters.omit:
             omit = config.parameters.left_out
             request = replace(request, extra_body=config.extra_body, redo=config.redo, omit=omit)
-        reply = self._read_ending(request, await asyncio.shield(self._flight(request)))
+        found = await asyncio.shield(self._flight(request))
+        if request.conversation is not None and self._ledger is not None:
+            request.conversation.keep(request, found.key)
+        reply = self._read_ending(request, found)
         count_reply(reply, meter, request.purpose, request.model)
         return self._thoughts.read(request, reply)
 

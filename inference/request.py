@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -77,6 +78,46 @@ class ChatTurn:
         return json.dumps(chat_message(self), ensure_ascii=False)
 
 
+class LongChat:
+    """What each call of a long conversation can take over from the one before: how far its prompt was hashed, and which
+    entry of the ledger has it. All of it is checked against the prompt, so that no key and no entry depends on it.
+    """
+
+    def __init__(self) -> None:
+        self._hashed: dict[str, tuple[tuple[ChatTurn, ...], Any]] = {}
+        self._kept: tuple[tuple[ChatTurn, ...], str] = ((), "")
+
+    def hash_turns(self, head: str, turns: tuple[ChatTurn, ...]) -> Any:
+        """Return a SHA-256 over a text and the turns' JSON after it, which the caller may update."""
+        known, state = self._hashed.pop(head, ((), None))
+        if state is None or not _begins(turns, known):
+            known, state = (), hashlib.sha256(head.encode())
+        for number, turn in enumerate(turns[len(known) :], start=len(known)):
+            state.update(f"{', ' if number else ''}{turn.key_json}".encode())
+        if len(self._hashed) >= _MOST_HEADS:
+            self._hashed.clear()
+        self._hashed[head] = turns, state
+        return state.copy()
+
+    def keep(self, request: Request, key: str) -> None:
+        """Note under which key the ledger has this request's prompt, once it has it."""
+        if not isinstance(request.prompt, str):
+            self._kept = request.prompt, key
+
+    def kept_before(self, turns: tuple[ChatTurn, ...]) -> tuple[int, str]:
+        """Return how many of these turns an entry has already, and its key; 0 where none has the first of them."""
+        known, key = self._kept
+        return (len(known), key) if known and _begins(turns, known) else (0, "")
+
+
+_MOST_HEADS = 8
+"""What stands before the turns: one for a key, one for a family, and others once `max_tokens` changes."""
+
+
+def _begins(turns: tuple[ChatTurn, ...], known: tuple[ChatTurn, ...]) -> bool:
+    return len(known) <= len(turns) and all(map(operator.is_, known, turns))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """Sampling parameters of a reply, such as temperature and `max_tokens`."""
@@ -128,6 +169,8 @@ class Request:
     the key."""
     priority: int = 0
     """Priority of the call: of those that wait for a slot, the highest goes first; not part of the key."""
+    conversation: LongChat | None = field(default=None, compare=False, repr=False)
+    """What the calls of one long conversation share, so that each costs what is new in it; not part of the key."""
 
     @property
     def content(self) -> dict[str, Any]:
@@ -164,12 +207,12 @@ class Request:
     @cached_property
     def key(self) -> str:
         """Return the key of the request: the SHA-256 of `content`, in hex."""
-        return _hash(self.settings, self._turns)
+        return self._hash(self.settings)
 
     @cached_property
     def family(self) -> str:
         """Return the key shared by all requests that differ from this one only in how long the reply may be."""
-        return _hash(_without_length(self.settings), self._turns)
+        return self._hash(_without_length(self.settings))
 
     @cached_property
     def form(self) -> str:
@@ -181,9 +224,16 @@ class Request:
         has = {name: getattr(self, name) is not None for name in ("json_schema", "grammar")}
         return _hash(shared | has | {"roles": roles})
 
-    @property
-    def _turns(self) -> list[str] | None:
-        return None if isinstance(self.prompt, str) else [turn.key_json for turn in self.prompt]
+    def _hash(self, content: dict[str, Any]) -> str:
+        if isinstance(self.prompt, str):
+            return _hash(content)
+        if self.conversation is None:
+            return _hash(content, [turn.key_json for turn in self.prompt])
+        head, null, tail = json.dumps(content, sort_keys=True).partition('"prompt": null')
+        assert null  # as in `write_json`
+        digest = self.conversation.hash_turns(f'{head}"prompt": [', self.prompt)
+        digest.update(f"]{tail}".encode())
+        return digest.hexdigest()
 
     def control(self, good: Request | None = None) -> Request:
         """Return a new request of the same form that a working server should answer, by which one tests whether the

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from trailforge.evaluation.results import asked_at, read_texts
 from trailforge.filters import SoughtFact, answering_facts, names_of_answer, supports
@@ -198,17 +200,44 @@ def facts_to_read(row: AgentTrajectory) -> tuple[SoughtFact, ...]:
     """Return the facts behind an episode's answer that nothing the agent read names plainly, for a model to look up.
 
     That is the whole question where what a hop needs was not found, since another route may lead there all the same,
-    and where no other draw is right.
+    and where no other draw is right. What a page that the agent was shown calls a fact's answer besides is a name of
+    that answer, too.
     """
     episode, names = row.episode, names_of_answer(row.episode.answer, row.golds)
     hops = () if lacks_document(row) else row.gold_hops
     facts = unsettled_facts(episode.question, names, hops, read_by(row))
-    return (*facts, *answering_facts(episode.question, names, ())) if hops and is_alone(row) else facts
+    whole = answering_facts(episode.question, names, ()) if hops and is_alone(row) else ()
+    called = [each for message in episode.messages for each in _names_told(text_given(message, row))]
+    return tuple(replace(fact, names=_with_told(fact.names, called)) for fact in (*facts, *whole))
 
 
 def is_alone(row: AgentTrajectory) -> bool:
     """Tell whether it is the only right one of several draws."""
     return row.right_draws == 1 < row.draws
+
+
+_ALSO_KNOWN = re.compile(r",? \(?(?:also|better|formerly) (?:known|called) as ([^,.;()\n]{1,200})")
+_LONGEST_BEFORE = 200
+"""Characters in which a name stands before its other names."""
+
+
+def _names_told(text: str) -> Iterator[tuple[str, ...]]:
+    """The names of each thing of which a text says what else it is called: first what stands before that, which ends
+    with a name, then the others.
+    """
+    for said in _ALSO_KNOWN.finditer(text):
+        before = text[max(0, said.start() - _LONGEST_BEFORE) : said.start()]
+        yield (before, *filter(None, map(str.strip, said[1].split(" or "))))
+
+
+def _with_told(names: Sequence[str], called: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The names, with the other names of what goes by one of them."""
+
+    def is_of(told: tuple[str, ...]) -> bool:
+        before, *others = map(normalize_answer, told)
+        return any(f" {before}".endswith(f" {name}") or name in others for name in map(normalize_answer, names) if name)
+
+    return tuple(dict.fromkeys([*names, *(each for told in called if is_of(told) for each in told[1:])]))
 
 
 def _read_by_search(row: AgentTrajectory) -> list[list[Passage]]:

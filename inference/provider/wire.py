@@ -216,20 +216,28 @@ class LedgerEntry(NamedTuple):
 
 
 def pack(request: Request, reply: Reply) -> bytes:
-    """Serialise request and reply for the ledger. Raises `OutputError` for token counts that no ledger takes."""
+    """Serialise request and reply for the ledger. Raises `OutputError` for token counts that no ledger takes.
+
+    The entry of a later call of a conversation has only the turns that are new since an earlier entry, the key of that
+    entry (`after`), and the request's family, which cannot be computed from these turns alone.
+    """
     import zstandard
 
     for name in (*_COUNTS, "cached_tokens"):
         if not _is_count(count := getattr(reply, name)):
             raise OutputError(f"the ledger takes no reply whose {name} is {count!r:.40}: report this as a defect")
-    content = {"request": request.settings, "reply": {name: getattr(reply, name) for name in _TEXTS + _COUNTS}}
+    prompt = () if isinstance(request.prompt, str) else request.prompt
+    known, before = request.conversation.kept_before(prompt) if request.conversation and prompt else (0, "")
+    known = 0 if before == reply.key else known  # paid again, as it cannot be read
+    after = {"after": before, "family": request.family} if known else {}
+    content = {"request": request.settings | after, "reply": {name: getattr(reply, name) for name in _TEXTS + _COUNTS}}
     if reply.tool_calls:
         content["reply"]["tool_calls"] = [[call.id, call.name, call.arguments] for call in reply.tool_calls]
     if reply.cached_tokens:
         content["reply"]["cached_tokens"] = reply.cached_tokens
     if not hasattr(_compressors, "one"):
         _compressors.one = zstandard.ZstdCompressor(level=3)
-    turns = None if isinstance(request.prompt, str) else [turn.identity_json for turn in request.prompt]
+    turns = None if isinstance(request.prompt, str) else [turn.identity_json for turn in prompt[known:]]
     text = write_json(content, "prompt", turns, ensure_ascii=False)
     return _compressors.one.compress(text.encode("utf-8", "surrogatepass"))
 
@@ -255,7 +263,8 @@ def unpack(key: str, blob: object) -> LedgerEntry | None:
         fields["cached_tokens"] = cached if _is_count(cached) else 0
         found, longest = Reply(key=key, from_ledger=True, **fields), request.get("max_tokens")
         length = least_length(found, longest) if _is_count(longest) else found.completion_tokens
-        return LedgerEntry(found, family_of(request), length)
+        family = request["family"] if "after" in request else family_of(request)
+        return LedgerEntry(found, family, length) if isinstance(family, str) else None
     except (ValueError, TypeError, LookupError, AttributeError):
         return None
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from trailforge.inference import ChatTurn, Client, Meter, Reply, Request, Sampling
+from trailforge.inference import ChatTurn, Client, LongChat, Meter, Reply, Request, Sampling
 from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.browse.actions import (
     BROWSE,
@@ -127,6 +127,7 @@ async def run_browse_episode(
         purpose=BROWSE,
         is_turn=True,
         priority=priority,
+        conversation=LongChat(),
     )
     while episode.stop is None:
         wants_summary = episode.begin_turn()
@@ -174,6 +175,8 @@ class _Episode:
         self._made: set[Call] = set()
         self._sent: dict[NativeMessage, ChatTurn] = {}
         """The turns of prompts, each made once, as it keeps how it is written."""
+        self._turn_by_id: dict[int, ChatTurn] = {}
+        """The same by the ids of these very messages, which `_sent` keeps alive."""
 
     @property
     def has_spoken(self) -> bool:
@@ -183,7 +186,16 @@ class _Episode:
     def prompt(self) -> tuple[ChatTurn, ...]:
         """What the model reads next."""
         shown = as_sent(self._windows.prompt, self.writing.name)
-        return tuple(self._sent.get(each) or self._sent.setdefault(each, _chat_turn(each)) for each in shown)
+        return tuple(self._turn_by_id.get(id(each)) or self._turn_of(each) for each in shown)
+
+    def _turn_of(self, message: NativeMessage) -> ChatTurn:
+        """The turn of a message that is new, or equal to an earlier one: to compare a long text costs more than a call
+        of the others.
+        """
+        turn = self._sent.get(message)
+        if turn is None:
+            turn = self._sent[message] = self._turn_by_id[id(message)] = _chat_turn(message)
+        return turn
 
     def sampling(self) -> Sampling:
         """How the next turn is drawn, which may fill what room is left."""

@@ -83,7 +83,7 @@ requests = st.builds(
     purpose=st.sampled_from(["", "answer", "split"]),
     priority=st.integers(0, 1),
 )
-UNKEYED = {"purpose": "", "is_turn": False, "priority": 0}
+UNKEYED = {"purpose": "", "is_turn": False, "priority": 0, "conversation": None}
 
 
 @st.composite

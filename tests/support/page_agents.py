@@ -1,6 +1,7 @@
 """Scripted agents over the pages of a world: plain functions from what was seen so far to the next action.
 
-`perfect` reads every page that a question needs and answers it; `never_opens` answers from passages alone;
+`perfect` reads every page that a question needs and answers it; `honest` does, too, but has to tell each page from
+those that are half like it by looking into them, as one does who has no key; `never_opens` answers from passages alone;
 `believes_look_alikes` takes the first page that is like a needed one for it; `repeats_calls` makes each call twice.
 An agent knows the world's `hops.jsonl`, as a person with the key would: what it does is tested, not how it reads.
 """
@@ -8,8 +9,9 @@ An agent knows the world's `hops.jsonl`, as a person with the key would: what it
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,47 @@ def hops_of(world: Path) -> dict[str, list[dict[str, Any]]]:
 def perfect(hops: Hops) -> PageAgent:
     """Searches each hop, opens the parts of the page that say it, looks for its answer there, and answers the last."""
     return _following([call for hop in hops for call in _reading(hop)], hops[-1]["answer"])
+
+
+def honest(hops: Hops) -> PageAgent:
+    """Finds each page among others as one does who does not know which it is, reads its parts, and answers the last."""
+
+    def act(seen: Seen) -> Action:
+        script = _honestly(hops)
+        action = next(script)
+        for _, result in seen:
+            action = script.send(result)
+        return action
+
+    return act
+
+
+def _honestly(hops: Hops) -> Generator[Action, Result, None]:
+    """Where two facts meet it searches for each, takes pages that both searches show before others, in the order in
+    which they are shown, and looks into each for what its search did not show, until one has both. A look-alike that
+    comes before the page is looked into as well.
+    """
+    for hop in hops:
+        shown = list[list[str]]()
+        for query in hop["queries"] if len(hop["queries"]) > 1 else [hop["query"]]:
+            shown.append(_pages_in((yield SearchAction(query=query))))
+        if not any(hop["page"] in pages for pages in shown):
+            shown.append(_pages_in((yield SearchAction(query=hop["query"]))))
+        in_turn = [page for row in zip_longest(*shown) for page in row if page]
+        in_both = [page for page in in_turn if all(page in pages for pages in shown)]
+        for page in dict.fromkeys([*in_both, *in_turn]):
+            if page == hop["page"]:
+                break
+            if page in (*hop["half_fits"], hop["look_alike"]):
+                yield FindAction(page=page, text=hop["queries"][-1])
+        for part in hop["parts"]:
+            yield OpenAction(page=hop["page"], part=part)
+    yield AnswerAction(text=hops[-1]["answer"])
+
+
+def _pages_in(result: Result) -> list[str]:
+    """Each page that a search shows, once."""
+    return list(dict.fromkeys(hit.page for hit in result)) if isinstance(result, tuple) else []
 
 
 def never_opens(hops: Hops) -> PageAgent:

@@ -21,7 +21,12 @@ from trailforge.generators.agent_trajectories.choice import (
     unread_rows,
 )
 from trailforge.generators.agent_trajectories.evidence import facts_to_read, find_hops, find_unread
-from trailforge.generators.agent_trajectories.filters import AgentFilterConfig, judge_episode, right_by_chance
+from trailforge.generators.agent_trajectories.filters import (
+    AgentFilterConfig,
+    judge_episode,
+    right_by_chance,
+    unstated_answer,
+)
 from trailforge.generators.agent_trajectories.rows import (
     derive_fields,
     searches_match,
@@ -730,3 +735,25 @@ def test_a_wrong_answer_alone_keeps_no_episode_from_teaching_its_searches(run: A
 def test_no_row_in_no_protocol_teaches_searches_alone() -> None:
     (row,) = [row for row, _ in choose_rows([row_of(run_of(answer="Linz"), sft_protocol="")], CONFIG).rejected]
     assert not wrong_sft(row)
+
+
+@pytest.mark.parametrize(
+    ("told", "keeps"),
+    [
+        ("The director Fritz Lang, also known as Odo Marn or Ilva Tesk, is a person.", True),
+        ("[00012] Fritz Lang (also known as Odo Marn), part 2: He liked tea.", True),
+        ("Fritz Lang is a person.", False),
+        ("Fritz Langer, also known as Odo Marn, is a person. Fritz Lang is another.", False),
+        ("Erich Pommer, also known as Odo Marn, is a person whom Fritz Lang knew.", False),
+    ],
+)
+def test_a_reading_may_give_any_name_that_a_page_gives(told: str, keeps: bool) -> None:
+    """Of what stands on the way: the page of a film may call its director by another name than the question's facts."""
+    film, director, other = QUESTION.paragraphs
+    texts = ("It is a work of Odo Marn.", f"{told} He was born in Vienna.")
+    paragraphs = (replace(film, text=texts[0]), replace(director, text=texts[1]), other)
+    question = replace(QUESTION, paragraphs=paragraphs)
+    row = row_of(run_of(question=question), question=question)
+    assert next(fact.question for fact in facts_to_read(row)) == "Who directed Metropolis?"
+    read = replace(row, readings=(FactReading(question="Who directed Metropolis?", answer="Odo Marn"),))
+    assert unstated_answer(read).keep == keeps

@@ -58,7 +58,10 @@ class PageWorldConfig:
     """Most words of a part of a page as it is opened; `hops.jsonl` counts parts by it."""
     look_alikes: int = 3
     """Number of hops of a question whose page has a look-alike, as far as one fits."""
-    passages: int = 10
+    half_fits: int = 20
+    """Number of pages, for each of two facts that tell an entity, of others which satisfy that fact alone. Who looks
+    for the entity has to look into several."""
+    passages: int = 5
     """Number of passages of a search, among which the page of each hop has to be."""
     names: NameStyle = "real"
     seed: int = 0
@@ -67,7 +70,7 @@ class PageWorldConfig:
         if not self.facts or not all(2 <= facts <= 12 for facts in self.facts):
             raise InvalidInput("must be numbers from 2 to 12", field="facts")
         check_least(self, 1, "questions", "pages", "words", "part_words", "passages", must="must be")
-        check_least(self, 0, "look_alikes", must="must be")
+        check_least(self, 0, "look_alikes", "half_fits", must="must be")
         if self.names not in ("real", "invented"):
             raise InvalidInput("must be real or invented", field="names")
 
@@ -118,7 +121,7 @@ def _built(store: KgStore, config: PageWorldConfig, shows_progress: bool) -> Pag
     drawn = _drawn(sampler, config.facts, wanted)
     for asked in watched(drawn, "draw", wanted, shows_progress):
         builder.take(asked)
-    builder.fill(config.pages)
+    builder.fill(config.pages, config.half_fits)
     builder.mislead(config.look_alikes)
     return builder.written(config.words, Paging(words=config.part_words), config.passages, config.seed)
 
@@ -161,6 +164,7 @@ def _figures(chosen: Sequence[TreeQuestion], hops: Sequence[SearchedHop], world:
         "hops": len(hops),
         "look_alikes": sum(bool(hop.look_alike) for hop in hops),
         "false_answers": sum(bool(hop.false_answer) for hop in hops),
+        "half_fits": len({page for hop in hops for page in hop.half_fits}),
         "found_first": sum(hop.rank == 1 for hop in hops),
         "left_out_two_readings": world.of_two_readings,
     }

@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 
 from trailforge.generators.kg_questions.paths.config import KIND_RELATIONS, KgPathConfig
 from trailforge.generators.kg_questions.paths.graph import Graph, relations_named
+from trailforge.generators.kg_questions.paths.query import Link
 from trailforge.generators.kg_questions.worlds.documents import FactKey, key_of
 from trailforge.generators.kg_questions.worlds.names import WorldNames
 from trailforge.generators.kg_questions.worlds.pages.trees import TreeQuestion, TreeSampler, WorldFacts
 from trailforge.generators.kg_questions.worlds.pages.writing import PageDraft, PageWriter, WrittenPage
 from trailforge.generators.kg_questions.worlds.questions import WorldHop, WorldQuestion
 from trailforge.generators.kg_questions.worlds.searches import rewordings
-from trailforge.retrieval import Retriever
-from trailforge.retrieval.backends import Bm25Retriever
-from trailforge.retrieval.indexes import Chunking
+from trailforge.generators.kg_questions.worlds.statements import keywords_of, statements_of
+from trailforge.retrieval import PageTools, RetrieverConfig
 from trailforge.retrieval.kg import KgStore
-from trailforge.retrieval.pages import PASSAGE_TOKENS, OpenedPage, Paging, count_all, cut_pages, place_of
+from trailforge.retrieval.pages import OpenedPage, Paging, open_pages
 from trailforge.schemas import Document, KgFact, KgNode, KgTriple
 
 _MOST_FACTS = 12
@@ -53,6 +53,10 @@ class SearchedHop:
     """Sentences that state the answer."""
     rank: int
     """Rank of the page's first passage in that search, from 1."""
+    queries: tuple[str, ...]
+    """A search for each fact that the page has to state. Where two of them tell the answer, each finds others, too."""
+    half_fits: tuple[str, ...]
+    """Ids of pages of others that satisfy one of two facts: only their pages show that they miss the other."""
     look_alike: str
     """Id of a page that may be taken for it; empty where there is none."""
     false_answer: str
@@ -91,6 +95,8 @@ class PageBuilder:
         self._home: dict[FactKey, str] = {}
         self._questions: list[TreeQuestion] = []
         self._false: dict[tuple[str, str], str] = {}
+        self._half_fits: dict[tuple[str, int], list[str]] = {}
+        """Those that share one fact with an entity, by the entity and the fact's relation."""
         self._other_names: dict[str, tuple[str, ...]] = {}
         self.facts = WorldFacts(store)
         self.of_two_readings = 0
@@ -110,10 +116,16 @@ class PageBuilder:
         self._questions.append(asked)
         return True
 
-    def fill(self, pages: int) -> None:
-        """Add further facts to the questions' pages, and pages that no question needs, until there are `pages`
-        pages.
+    def fill(self, pages: int, half_fits: int) -> None:
+        """Add further facts to the questions' pages, and pages that no question needs, until there are `pages` pages.
+
+        The first of these are of other entities that satisfy one of two facts which together identify an entity: up to
+        `half_fits` for each such fact.
         """
+        for asked in self._questions:
+            for node in asked.root.below():
+                for link in node.links if len(node.links) > 1 else ():
+                    self._add_half_fits(node.row, link, half_fits)
         for key in tuple(self._drafts):
             self._add_facts(key)
         rows = self._random.sample(range(len(self._store)), len(self._store))
@@ -139,6 +151,20 @@ class PageBuilder:
             for about in self._random.sample(list(places.values()), len(places)):
                 if left and self._add_look_alike(asked, about):
                     left -= 1
+
+    def _add_half_fits(self, row: int, link: Link, most: int) -> None:
+        """Pages of others than this entity to which a link leads as well, each of which states that."""
+        reached = self._graph.reached(link.child.row, link.relation, link.is_forward).tolist()
+        others = [other for other in reached if other != row and self._sampler.is_page(other)]
+        told_of = self._names.node(link.child.row)
+        found = self._half_fits.setdefault((self._store.id_of(row), link.relation), [])
+        for other in self._random.sample(others, min(len(others), most)):
+            ends = (link.child.row, other) if link.is_forward else (other, link.child.row)
+            fact = self._names.fact(ends[0], link.relation, ends[1], is_forward=link.is_forward)
+            entity = self._store.id_of(other)
+            if self._home.get(key_of(fact), entity) == entity:
+                self._state(entity, fact, told_of)
+                found.append(entity)
 
     def _state(self, entity: str, fact: KgFact, other: KgNode) -> None:
         draft = self._drafts.get(entity) or self._new_draft(entity)
@@ -245,11 +271,8 @@ class PageBuilder:
         writer = PageWriter(self._names, self._other_names, words, seed)
         pages = {draft.node.id: writer.write(draft) for draft in drafts}
         documents = tuple(pages[draft.node.id].document for draft in drafts)
-        cut = cut_pages(documents, paging, Chunking(tokens=PASSAGE_TOKENS), count_all)
-        retriever = Bm25Retriever(list(cut))
-        measured = {
-            each.question.id: self._searched(each, pages, retriever, paging, passages) for each in self._questions
-        }
+        tools = open_pages(documents, RetrieverConfig(kind="bm25"), paging=paging).tools
+        measured = {each.question.id: self._searched(each, pages, tools, paging, passages) for each in self._questions}
         hops = {key: found for key, found in measured.items() if found is not None}
         return PageWorld(
             documents=documents,
@@ -262,13 +285,13 @@ class PageBuilder:
         )
 
     def _searched(
-        self, asked: TreeQuestion, pages: dict[str, WrittenPage], retriever: Retriever, paging: Paging, passages: int
+        self, asked: TreeQuestion, pages: dict[str, WrittenPage], tools: PageTools, paging: Paging, passages: int
     ) -> tuple[SearchedHop, ...] | None:
-        """The hops of a question; None where the page of one is not found."""
+        """The hops of a question; None where an agent's search does not find the page of one."""
         found: list[SearchedHop] = []
         for place, hop, about in asked.question.looked_up:
             page = pages[about.id]
-            search = asyncio.run(_first_found(page.document.id, rewordings(hop, about), retriever, passages))
+            search = asyncio.run(_first_found(page.document.id, self._searches_of(hop, about), tools, passages))
             if search is None:
                 return None
             opened = OpenedPage(page.document.id, page.document.title, page.document.text, paging.words)
@@ -287,11 +310,30 @@ class PageBuilder:
                     parts=tuple(sorted(parts)),
                     sentences=sentences,
                     rank=search[1],
+                    queries=tuple(self._queries_of(fact, hop)[0] for fact in hop.facts),
+                    half_fits=tuple(pages[each].document.id for each in self._half_fits_of(hop, about)),
                     look_alike="" if false is None else pages[f"{about.id}~"].document.id,
                     false_answer=false or "",
                 )
             )
         return tuple(found)
+
+    def _queries_of(self, fact: KgFact, hop: WorldHop) -> list[str]:
+        """Searches for one fact: as a sentence says it, and by the name that is known with the relation."""
+        known = self._names.node(self._store.row(fact.known))
+        return [*(each.query for each in statements_of(fact, known, hop.answer)), *keywords_of(fact, known)]
+
+    def _searches_of(self, hop: WorldHop, about: KgNode) -> list[str]:
+        """All searches for what a hop looks up; where two facts meet, for each of them alone as well."""
+        alone = [query for fact in hop.facts for query in self._queries_of(fact, hop)] if len(hop.facts) > 1 else []
+        return list(dict.fromkeys([*rewordings(hop, about), *alone]))
+
+    def _half_fits_of(self, hop: WorldHop, about: KgNode) -> list[str]:
+        if len(hop.facts) < 2:
+            return []
+        relations = [self._store.relation_row(fact.triple.relation) for fact in hop.facts]
+        shared = [entity for each in relations for entity in self._half_fits.get((about.id, each), ())]
+        return list(dict.fromkeys(shared))
 
     def names_of(self, hop: WorldHop) -> tuple[str, ...]:
         """Return all names of the entity that a hop finds."""
@@ -299,12 +341,10 @@ class PageBuilder:
         return tuple(dict.fromkeys((hop.answer.label, *others)))
 
 
-async def _first_found(
-    page: str, queries: Iterable[str], retriever: Retriever, passages: int
-) -> tuple[str, int] | None:
+async def _first_found(page: str, queries: Iterable[str], tools: PageTools, passages: int) -> tuple[str, int] | None:
     """The first query that has a passage of the page among its passages, and its rank."""
     for query in queries:
-        for rank, passage in enumerate(await retriever.retrieve(query, passages), start=1):
-            if (place := place_of(passage.id)) is not None and place[0] == page:
+        for rank, hit in enumerate(await tools.search(query, passages), start=1):
+            if hit.page == page:
                 return query, rank
     return None

@@ -1,7 +1,8 @@
 """Sample questions of many facts as random trees, grown from the answer, and keep those that the whole graph confirms.
 
-Each intermediate entity is identified by one fact that leads to it alone, or by two facts together. In every question
-at least one starting entity is described by two facts, too, instead of being named.
+Each intermediate entity is identified by one fact that leads to it alone, or by two facts together, neither of which
+does so by itself. In every question at least one starting entity is described by two facts, too, instead of being
+named. No fact is taken that the question could spare: without any of them the answer may be another one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice
 
+import numpy as np
+
 from trailforge.generators.kg_questions.paths.config import KIND_RELATIONS, KgPathConfig
 from trailforge.generators.kg_questions.paths.graph import Graph, KindReader, relations_named
 from trailforge.generators.kg_questions.paths.query import Link, PathNode, answers, chain_of, left_without, links_of
@@ -23,18 +26,20 @@ from trailforge.generators.kg_questions.worlds.names import WorldNames
 from trailforge.generators.kg_questions.worlds.questions import YEAR, WorldQuestion, of_chain, reads_well
 from trailforge.retrieval.kg import KgStore
 
-_MOST_REACHED = 60
-"""Entities that one of two facts may lead to."""
+_LEAST_REACHED, _MOST_REACHED = 5, 60
+"""Entities that one of two facts may lead to: too many for one look, few enough to be looked through."""
 _MOST_OPTIONS = 40
 """Facts of an entity that are looked at."""
 _BRANCHES = 3
 """Ways to tell one entity that are tried."""
-_PAIRED = 0.6
+_PAIRED = 0.9
 """How often two facts are tried before one."""
 _TRIES = 2000
 """For one question, before the graph is held to have no more."""
 _MOST_WORDS = 110
 _MOST_COUNTED = 2
+_MOST_FOLLOWED = 500
+"""Entities, of those that one on the way may be, that are followed up to the answer."""
 _WAYS = 10_000
 
 
@@ -54,6 +59,19 @@ class _Way:
     is_forward: bool
     """From what it is told by to the entity?"""
     child: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in a tree an entity is told, seen from below."""
+
+    relation: int
+    is_forward: bool
+    """From the entity to the one above it?"""
+    beside: frozenset[int] | None
+    """What the other fact leads to that tells the one above; None where there is no other."""
+    above: _Place | None
+    """None where the one above is the answer."""
 
 
 class _DeadEnd(Exception):
@@ -86,7 +104,7 @@ class TreeSampler:
             if self._used[row] or not self.is_page(row):
                 continue
             try:
-                found = self._proved(self._grow(row, facts, frozenset({row})))
+                found = self._proved(self._grow(row, facts, frozenset({row}), None))
             except _DeadEnd:
                 continue
             self._used[row] += 1
@@ -97,19 +115,23 @@ class TreeSampler:
         """Tell whether an entity has a clear name, and so gets a page."""
         return self._names.is_clear(row) and not YEAR.fullmatch(self._store.label_of(row))
 
-    def _grow(self, row: int, facts: int, rows: frozenset[int]) -> PathNode:
-        """An entity told by so many facts in all. Raises `_DeadEnd`."""
+    def _grow(self, row: int, facts: int, rows: frozenset[int], place: _Place | None) -> PathNode:
+        """An entity told by so many facts in all. Raises `_DeadEnd`. `place`: None for the answer."""
         ways = [way for way in self._ways(row) if way.child not in rows]
         ways = self._random.sample(ways, min(len(ways), _MOST_OPTIONS))
-        pairs = list(islice(self._pairs(row, ways), _BRANCHES)) if facts > 1 else []
-        alone = [(way,) for way in ways if self.is_page(way.child) and self._reach(way) == 1][:_BRANCHES]
-        told = [*pairs, *alone] if self._random.random() < _PAIRED else [*alone, *pairs]
+        pairs = list(islice(self._pairs(row, ways, place), _BRANCHES)) if facts > 1 else []
+        alone = [(way,) for way in ways if self.is_page(way.child) and self._reach(way) == 1]
+        alone = alone[:_BRANCHES] if self._is_open(None, place) else []
+        is_paired = facts == 2 or self._random.random() < _PAIRED  # the last two tell what stands at the bottom
+        told = [*pairs, *alone] if is_paired else [*alone, *pairs]
         for each in told[:_BRANCHES]:
             with contextlib.suppress(_DeadEnd):
-                return self._with(row, each, facts, rows | {way.child for way in each})
+                return self._with(row, each, facts, rows | {way.child for way in each}, place)
         raise _DeadEnd
 
-    def _with(self, row: int, ways: tuple[_Way, ...], facts: int, rows: frozenset[int]) -> PathNode:
+    def _with(
+        self, row: int, ways: tuple[_Way, ...], facts: int, rows: frozenset[int], place: _Place | None
+    ) -> PathNode:
         """The entity told by these, and what they lead from by the facts that are left."""
         left = facts - len(ways)
         pages = [way for way in ways if self.is_page(way.child)]
@@ -120,20 +142,39 @@ class TreeSampler:
         links: list[Link] = []
         for way in ways:
             share = shares.get(way.child, 0)
-            child = self._grow(way.child, share, rows) if share else PathNode(way.child)
+            beside = next((self._reached(other) for other in ways if other is not way), None)
+            below = _Place(way.relation, way.is_forward, beside, place)
+            child = self._grow(way.child, share, rows, below) if share else PathNode(way.child)
             rows |= {node.row for node in child.below()}
             links.append(Link(way.relation, way.is_forward, child))
         return PathNode(row, tuple(links))
 
-    def _pairs(self, row: int, ways: list[_Way]) -> Iterator[tuple[_Way, _Way]]:
+    def _pairs(self, row: int, ways: list[_Way], place: _Place | None) -> Iterator[tuple[_Way, _Way]]:
         """Two facts, each of which leads to others too, that together lead to this entity alone."""
-        several = [way for way in ways if 1 < self._reach(way) <= _MOST_REACHED]
-        for place, one in enumerate(several):
-            for other in several[:place]:
+        several = [way for way in ways if _LEAST_REACHED <= self._reach(way) <= _MOST_REACHED]
+        for number, one in enumerate(several):
+            for other in several[:number]:
                 if one.relation == other.relation or one.child == other.child:
                     continue
-                if self._reached(one) & self._reached(other) == {row}:
+                found = self._reached(one), self._reached(other)
+                if found[0] & found[1] == {row} and all(self._is_open(each, place) for each in found):
                     yield other, one
+
+    def _is_open(self, entities: frozenset[int] | None, place: _Place | None) -> bool:
+        """Is there more than one answer if what stands at this place may be any of these? None: anything."""
+        while place is not None:
+            if entities is None:
+                number = self._graph.num_sources(place.relation, not place.is_forward)
+                some = np.unique(np.linspace(0, number - 1, min(number, _MOST_FOLLOWED)).astype(int))
+                entities = frozenset(self._graph.sources(place.relation, not place.is_forward, some).tolist())
+            else:
+                ways = (_Way(place.relation, place.is_forward, each) for each in islice(entities, _MOST_FOLLOWED))
+                entities = frozenset[int]().union(*map(self._reached, ways))
+            entities = entities if place.beside is None else entities & place.beside
+            if len(entities) < _MOST_COUNTED:
+                return False
+            place = place.above
+        return entities is None or len(entities) >= _MOST_COUNTED
 
     def _find_reached(self, way: _Way) -> frozenset[int]:
         return frozenset(self._graph.reached(way.child, way.relation, way.is_forward).tolist())

@@ -16,6 +16,7 @@ from tests.support.page_agents import (
     PageAgent,
     Walked,
     believes_look_alikes,
+    honest,
     hops_of,
     never_opens,
     perfect,
@@ -28,6 +29,7 @@ from trailforge.generators.kg_questions.wording import article_of
 from trailforge.generators.kg_questions.worlds.pages import PageWorldConfig, make_page_world
 from trailforge.generators.kg_questions.worlds.pages.trees import WorldFacts
 from trailforge.pipelines.sources import read_questions
+from trailforge.protocols.browse.actions import FindAction
 from trailforge.retrieval import RetrieverConfig
 from trailforge.retrieval.indexes.corpus import read_corpus
 from trailforge.retrieval.kg import KgStore, build_kg, open_source
@@ -82,12 +84,12 @@ def test_pages_are_long_and_say_the_names_of_what_they_are_about(world: Path) ->
 
 def test_no_sentence_of_a_page_comes_twice(kg: Path, tmp_path: Path) -> None:
     """Not even in its form, with other names and numbers, on a page of 5,000 words."""
-    config = PageWorldConfig(questions=1, facts=(2,), pages=1, words=5000)
+    config = PageWorldConfig(questions=1, facts=(2,), pages=1, half_fits=0, words=5000)
     make_page_world(kg, tmp_path / "world", config)
     for page in read_corpus(tmp_path / "world" / "corpus.jsonl"):
-        sentences = re.split(r"(?<=\.)\s+", page.text)
+        sentences = re.split(r"(?<=\w\w\.)\s+", page.text)
         forms = Counter(re.sub(r"[A-Z]\w*|\d+", "_", each) for each in sentences if len(each.split()) > 12)
-        assert len(forms) > 150 and max(forms.values()) == 1, forms.most_common(2)
+        assert len(forms) > 150 and max(forms.values()) == 1, (page.title, forms.most_common(2))
 
 
 def test_articles_are_those_of_speech(world: Path) -> None:
@@ -177,6 +179,32 @@ async def test_who_reads_every_needed_page_answers_all(world: Path) -> None:
         for hop in hops[question.id]:
             assert hop["page"] in hits
             assert all(sentence in " ".join(walk_of.text.split()) for sentence in hop["sentences"])
+
+
+async def test_two_facts_that_meet_need_a_look_into_pages_that_fit_one(world: Path) -> None:
+    """The search for either fact shows others whose pages state it, too; who has no key looks into some of them."""
+    tools, hops = tools_of(world), hops_of(world)
+    several = [hop for each in hops.values() for hop in each if len(hop["queries"]) == 2 and hop["half_fits"]]
+    assert len(several) >= 4
+    looked_into = 0
+    for hop in several:
+        shown = [{hit.page for hit in await tools.search(query, 10)} for query in hop["queries"]]
+        assert any(pages & set(hop["half_fits"]) for pages in shown) and hop["page"] not in hop["half_fits"]
+    for question in questions_of(world):
+        walked_so = await walk(honest(hops[question.id]), tools, 5)
+        assert exact_match(walked_so.answer, question.golds)
+        half = {page for hop in hops[question.id] for page in hop["half_fits"]}
+        looked_into += sum(isinstance(call, FindAction) and call.page in half for call, _ in walked_so.seen)
+    assert looked_into >= 4
+
+
+async def test_every_search_of_a_hop_is_one_that_an_agent_makes(world: Path) -> None:
+    """With the tools that it has: the page stands at its rank among what they show."""
+    tools = tools_of(world)
+    for hops in hops_of(world).values():
+        for hop in hops:
+            hits = await tools.search(hop["query"], CONFIG.passages)
+            assert hits[hop["rank"] - 1].page == hop["page"]
 
 
 async def test_other_agents_fail_as_they_must(world: Path) -> None:
