@@ -23,8 +23,8 @@ _REPLY = object_schema(open=list_schema(object_schema(link=_TEXT, name=_TEXT, wh
 
 
 def waiting_rows(chosen: Chosen[AgentTrajectory], config: AgentGeneratorConfig) -> list[AgentTrajectory]:
-    """Return the rows that still have to be read: for what their answer rests on those that `choice.unread_rows` names,
-    and those of the selected ones whose answers are read, for open links."""
+    """Return the rows that still have to be read: those that `choice.unread_rows` names for what their answer rests on,
+    and the other selected ones for open links."""
     facts = unread_rows(chosen.kept, chosen.rejected) if config.answer_check != "off" else []
     unread = {row.uid for row in facts}
     return [*facts, *(row for row in chosen.kept if row.uid not in unread and _is_unread(row, config))]

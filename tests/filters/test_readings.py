@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from trailforge.filters.facts import SoughtFact
-from trailforge.filters.readings import count_rivals, count_unstated
-from trailforge.schemas import FactReading
+from trailforge.filters.readings import count_open, count_rivals, count_unstated
+from trailforge.schemas import FactReading, OpenBranch
 
 WHO, WHERE = SoughtFact("Who?", ("Ann",)), SoughtFact("Where?", ("Graz", "Gratz"))
 
@@ -69,3 +69,11 @@ def test_of_yes_and_no_the_other_one_rejects(gold: str) -> None:
     fact = SoughtFact("Are both French?", (gold,))
     kept = [count_unstated([FactReading(question=fact.question, answer=each)], [fact]).keep for each in ("yes", "no")]
     assert kept == [gold == "yes", gold == "no"]
+
+
+def test_names_at_open_links_count_once_and_only_where_rules_bear_them_out() -> None:
+    named = [OpenBranch(link="friend", name=name, why="never looked at") for name in ("Ann", "Bo", "Ann", "Cy")]
+    verdict = count_open(named, lambda name: name != "Bo")
+    assert (verdict.keep, verdict.reason, verdict.score) == (False, "open_branch", 2.0)
+    assert verdict.detail.startswith("'Ann' as friend: never looked at")
+    assert count_open(named, lambda _: False).keep and count_open([], lambda _: True).keep

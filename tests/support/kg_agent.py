@@ -63,6 +63,8 @@ class Model:
             return self._keep(prompt)
         if "Write one question whose answer is ANSWER" in prompt:
             return self._write(prompt)
+        if "\nEpisode:\n" in prompt:
+            return '{"open": []}'
         if "Answer the question from what you know" in prompt:
             return KNOWN_BY_HEART if seed % 4 == 0 else f"Somebody {seed % 1000}"
         if "Check a question that was made from facts" in prompt:

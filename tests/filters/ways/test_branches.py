@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from trailforge.filters.ways.branches import find_passed_over, rules_out
+from trailforge.filters.ways.branches import find_passed_over, is_left_open, rules_out
 from trailforge.filters.ways.ranking import rank_way
 from trailforge.filters.ways.way import AskedSearch, Way
 from trailforge.schemas import Passage
@@ -133,3 +133,18 @@ def test_who_closes_a_branch_is_ranked_before_who_needs_fewer_words_and_searches
 )
 def test_a_name_is_ruled_out_by_a_clause_that_denies_something_of_it(last: str, name: str, is_out: bool) -> None:
     assert rules_out(way(last), name) is is_out
+
+
+@pytest.mark.parametrize(
+    ("name", "last", "is_open"),
+    [
+        ("Egil Marr", "", True),
+        ("Ada Lund", "Her brothers are Olin Marr and Egil Marr.", True),
+        ("Egil Marr", "Egil has no daughter.", False),
+        ("Egil Mar", "", False),  # nothing shows such a name
+        ("Sif Marr", "", False),  # the answer
+        ("Dani Roth", "", False),  # the question's own
+    ],
+)
+def test_what_a_model_holds_open_is_shown_and_denied_nothing(name: str, last: str, is_open: bool) -> None:
+    assert is_left_open(way(last), name) is is_open

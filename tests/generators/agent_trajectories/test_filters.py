@@ -495,22 +495,6 @@ def test_of_twins_the_one_that_says_of_each_other_branch_why_it_is_none_is_taken
     assert best.sample == 1
 
 
-def test_a_second_one_that_passes_over_what_the_first_rules_out_is_left() -> None:
-    films = replace(QUESTION.paragraphs[0], text="The directors of Metropolis are Fritz Lang, Otto Fenn.")
-    asked = replace(ELSEWHERE, paragraphs=(films, *ELSEWHERE.paragraphs[1:]))
-    closing = run_of(thoughts=["I look it up.", "Lang or Fenn.", "Otto Fenn has no place of birth."], question=asked)
-    other = [("where was its director born", "10"), ("Lang: born?", "11")]
-    taken, rejected = choose_rows(drawn(closing, run_of(other, question=asked), question=asked), CONFIG)
-    assert len(taken) == 2 and not rejected, "it has seen nobody else"
-    named = ["I look it up.", "It is Fritz Lang."]
-    shown = run_of(
-        [("where was its director born", "0 10"), ("Fritz Lang: born?", "11")], thoughts=named, question=asked
-    )
-    taken, rejected = choose_rows(drawn(shown, closing, question=asked), CONFIG)
-    assert [row.sample for row in taken] == [1]
-    assert [(v.reason, v.detail) for _, v in rejected] == [("passed_over", "no thought says why not 'Otto Fenn'")]
-
-
 def test_the_cap_comes_last() -> None:
     other_way = run_of([("where was its director born", "10"), ("Lang: born?", "11")], question=ELSEWHERE)
     wordy = run_of(

@@ -25,6 +25,7 @@ from trailforge.generators.agent_trajectories.config import (
     configure,
 )
 from trailforge.generators.agent_trajectories.estimate import calls_of, estimate
+from trailforge.generators.agent_trajectories.rereading import READ_BRANCHES
 from trailforge.generators.agent_trajectories.work import LIFE, AgentContext, open_context
 from trailforge.generators.answer_reading import PURPOSE
 from trailforge.inference import Request
@@ -72,7 +73,8 @@ def test_an_agent_of_a_protocol_gives_an_sft_row_in_it(agent: str) -> None:
     ((row,), (sft,)) = result.rows["agent_trajectories"], result.rows["sft"]
     assert (row.agent, row.sft_protocol, sft.protocol, sft.data_source) == (agent, agent, agent, "agent_trajectories")
     assert (row.draws, row.right_draws, row.memory_draws, len(row.memory_answers)) == (4, 4, 4, 4)
-    assert row.episode.backend == "bm25" and row.episode.costs.calls == len(row.provenance.call_keys)
+    assert row.episode.backend == "bm25" and row.open_branches == ()
+    assert len(row.provenance.call_keys) == row.episode.costs.calls + 1, "it was read for open links"
     assert {each.seconds for each in row.episode.searches} == {0.0} == {row.episode.costs.seconds}
     assert PROTOCOLS[agent].validate(row.episode.messages, strict=True) == []
 
@@ -313,6 +315,8 @@ def judged(answers: Sequence[str], score: float, **generator: Any) -> tuple[Item
             return json.dumps({"score": score})
         if request.purpose == "from_memory":
             return "unknown"
+        if request.purpose == READ_BRANCHES:
+            return '{"open": []}'
         if request.purpose == PURPOSE:
             return answers[0]
         told = sum(chat.role == "assistant" for chat in request.prompt if not isinstance(chat, str))
