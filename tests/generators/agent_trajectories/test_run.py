@@ -95,7 +95,8 @@ def test_the_books_balance_and_every_draw_is_a_row_or_rejected(original: Path) -
     assert len(rows) + len(rejected) == 5 * (QUESTIONS - known) + known
     assert {count.reason for count in books["filter"].rejected} >= {"wrong_answer", "unfinished"}
     assert manifest.calls_per_accepted_row == pytest.approx(manifest.calls / len(rows), abs=0.01)
-    assert {each.purpose for each in manifest.calls_by_purpose} == {f"episode {SEARCH_R1.name}", "from_memory"}
+    purposes = {f"episode {SEARCH_R1.name}", "from_memory", "read_branches"}
+    assert {each.purpose for each in manifest.calls_by_purpose} == purposes
 
 
 def test_every_row_says_where_it_is_from(original: Path) -> None:
