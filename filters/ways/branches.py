@@ -28,6 +28,13 @@ _DENIES = re.compile(
     r"|(?:rul|leav|exclud|eliminat|drop)\w*)\b|n['’]t\b",
     re.IGNORECASE,
 )
+_UNSEEN = re.compile(
+    r"\bnothing (?:is|was|has been) (?:shown|found)\b"
+    r"|\b(?:(?:could|can|was|were|is|has|have)(?: not|n['’]t)|cannot)(?: been| be)?"
+    r" (?:shown|looked|searched|checked)\b",
+    re.IGNORECASE,
+)
+"""A denial that leaves open what was not looked at: "for Lucia nothing was shown"."""
 _SAID_OF_IT = re.compile(
     r"['’]s?\s|\s*[(:=]|\s+[–—-]|, (?:an?|the|whose|who|which)\s"
     r"|\s+(?:is|was|are|were|has|had|have|does|did|do|[a-z]{2,}s)\s"
@@ -86,7 +93,8 @@ def _silent_of(group: _Group, way: Way, asked: str) -> Iterator[str]:
 
 def rules_out(way: Way, name: str) -> bool:
     """Say whether a clause of a thought names somebody or something by this name and denies something of it."""
-    return any(_denies(clause, name, ()) for thought in _thoughts_of(way) for clause in _clauses_of(thought))
+    clauses = [clause for thought in _thoughts_of(way) for clause in _clauses_of(thought)]
+    return any(_denies(clause, name, ()) and not _UNSEEN.search(clause) for clause in clauses)
 
 
 def is_left_open(way: Way, name: str) -> bool:

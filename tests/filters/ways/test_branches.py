@@ -129,6 +129,9 @@ def test_who_closes_a_branch_is_ranked_before_who_needs_fewer_words_and_searches
         ("It is not Egil Marr.", "Egil Marr", True),
         ("Egil has a daughter. Olin has none.", "Egil Marr", False),
         ("Nobody has one.", "Egil Marr", False),
+        ("For Egil Marr nothing was shown.", "Egil Marr", False),
+        ("Egil Marr could not be looked at.", "Egil Marr", False),
+        ("No daughter of Egil Marr was shown.", "Egil Marr", True),
     ],
 )
 def test_a_name_is_ruled_out_by_a_clause_that_denies_something_of_it(last: str, name: str, is_out: bool) -> None:
