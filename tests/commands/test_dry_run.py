@@ -83,7 +83,7 @@ def test_a_cap_stops_what_is_estimated_to_go_over_it() -> None:
 @pytest.mark.parametrize("option", [["--replace"], ["--redo", "truncated"]])
 def test_what_changes_a_run_that_is_there_is_refused(inputs: list[str], option: list[str]) -> None:
     done = CliRunner(env={"COLUMNS": "400"}).invoke(cli.app, [*inputs, *option])
-    assert done.exit_code == 2 and "--dry-run has none" in done.output
+    assert done.exit_code == 2 and "--dry-run makes none" in done.output
 
 
 @pytest.mark.parametrize("command", ["kg-trajectories", "kg-questions", "document-bundles"])

@@ -45,6 +45,7 @@ SMALL = {
     "near_duplicates": "--documents 60",
     "cleaning": "--templates weather --sizes 40",
     "bundle_quality": "--min-cosine 0.4",
+    "bundle_ranking": "--sizes 8",
     "kg": "--queries 4 --entities 400 --triples 1200 --words 400",
     "kg_names": "--queries 4",
     "kg_paths": "--count 3",
