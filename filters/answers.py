@@ -25,8 +25,10 @@ from trailforge.rewards import (
 from trailforge.schemas import BundleQuestion
 
 ScoredBy = Literal["options", "matching", "judge", "key_facts"]
-_CHOICE_OF = re.compile(r"\b(?:of|among|between) ([^?;:]+?)(?:, (?:which|who|whose)\b|[?]|$)", re.IGNORECASE)
-"""The list of "Of the harbours A, B and C, which …" and of "Which of A, B and C …?"."""
+_CHOICE_OF = re.compile(
+    r"\b(?:of|among|between) ([^?;:]+?)(?:, (?:which|who|whose)\b|[?]|$)|[,:] ([^?;:]+ or [^?;:,]+)[?]", re.IGNORECASE
+)
+"""The list of "Of the harbours A, B and C, which …", of "Which of A, B and C …?" and of "Which …, A, B or C?"."""
 _FEWEST_ITEMS = 3
 AskJudge = Callable[[Judged], Awaitable[float | None]]
 """Asks a judge for the score of an answer, from 0 to 1; None for a verdict that cannot be read."""
@@ -188,7 +190,7 @@ def names_two_sides(row: BundleQuestion) -> bool:
 def _is_listed(question: str, answer: str) -> bool:
     """Whether a question asks which of three or more, and has the answer among them."""
     for found in _CHOICE_OF.finditer(question):
-        items = [re.sub("^the ", "", item) for item in re.split(r", (?:and |or )?| and | or ", found[1])]
+        items = [re.sub("^the ", "", item) for item in re.split(r", (?:and |or )?| and | or ", found[1] or found[2])]
         is_list = len(items) >= _FEWEST_ITEMS and all(item[:1].isupper() or item[:1].isdigit() for item in items[1:])
         bare = [normalize_answer(item) for item in items]
         if is_list and any(item.startswith(answer) or item.endswith(answer) for item in bare):

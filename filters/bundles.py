@@ -42,6 +42,8 @@ _YEAR_OF_DATE = re.compile(
 )
 """News say the day, and the year stands at their head."""
 """`37.1`, `13,000`."""
+_INTRODUCING = "say tell state announce report statement spokesman spokeswoman spokesperson government official office"
+"""They bring in what anybody says."""
 _COMPOUND = re.compile(r"(?<![\w-])\w+-(?P<noun>[a-z]+)\b")
 """`three-point`, `12-page`."""
 _DOUBLE = re.compile(r"\brather than\b|\binstead of\b", re.IGNORECASE)
@@ -232,11 +234,11 @@ def gold_in_queries(
 
     Score: the largest share of such words in a query. Counted are words that say something and stand in the gold
     documents' titles, the answer or its key facts, but neither in the question nor in its options; other forms of its
-    words (`satirical`, of satire) and parts of a name that it holds (`BadVideo`) are the question's. For a question
-    only the score is used, since agents draw plans of their own; a gold plan with more than `most` makes no episode
-    (`filters.bundle_episodes`).
+    words (`satirical`, of satire), parts of a name that it holds (`BadVideo`) and words that introduce what somebody
+    says (`spokesman`) are not. For a question only the score is used, since agents draw plans of their own; a gold plan
+    with more than `most` makes no episode (`filters.bundle_episodes`).
     """
-    known = content_stems(" ".join((row.question, *row.options, *_PART_OF_NAME.findall(row.question))))
+    known = content_stems(" ".join((row.question, *row.options, *_PART_OF_NAME.findall(row.question), _INTRODUCING)))
     roots = tuple(word for word in known if len(word) >= _SHORTEST_ROOT)
     told = content_stems(" ".join((*titles, row.answer, *row.key_facts))) - known
     gold = {word for word in told if not word.startswith(roots)}

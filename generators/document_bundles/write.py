@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from trailforge.filters import scores_of
-from trailforge.filters.answers import AnswerJudgeOptions
+from trailforge.filters.answers import AnswerJudgeOptions, names_two_sides
 from trailforge.generators.document_bundles.drafts import (
     cut_lists,
     describe_finds,
@@ -23,7 +23,7 @@ from trailforge.generators.document_bundles.drafts import (
     reply_schema,
     row_of,
 )
-from trailforge.generators.document_bundles.search_thoughts import PROMPTS, join_phrases
+from trailforge.generators.document_bundles.search_thoughts import PROMPTS
 from trailforge.inference import Meter, Sampling, fill
 from trailforge.pipelines.engine import RunContext
 from trailforge.protocols.nl_dag import SearchPlan, levels, validate
@@ -199,7 +199,7 @@ class BundleWork:
             question=row.asked().text,
             answer=row.answer,
             quotes=render_quotes(row, documents),
-            reason=describe_rejection(row, against, documents),
+            reason=describe_rejection(against, documents),
         )
         try:
             reply = await self._asked(f"{self._prompt()}\n\n{told}", "mend", 1)
@@ -249,12 +249,13 @@ class BundleWork:
 def _reading_of(row: BundleQuestion, documents: Sequence[SourceDocument]) -> str:
     """Return the name of the prompt by which a question is answered from these documents.
 
-    From fewer than it rests on the model gives what fits best: a searcher who has one of them would take it, too.
+    From fewer than it rests on the model gives what fits best: a searcher who has one of them would take it, too. Of
+    the sides that a comparison names none fits best to whoever has one side's figure.
     """
     if not documents:
         return "answer_from_memory"
     has_all = {hop.document_id for hop in row.hops} <= {document.id for document in documents}
-    return "read_documents" if has_all else "guess_from_documents"
+    return "read_documents" if has_all or names_two_sides(row) else "guess_from_documents"
 
 
 def may_be_mended(against: Verdict) -> bool:
@@ -262,15 +263,11 @@ def may_be_mended(against: Verdict) -> bool:
     return against.reason in MENDABLE and not against.detail.startswith(_NO_VERDICT)
 
 
-def describe_rejection(row: BundleQuestion, against: Verdict, documents: Sequence[SourceDocument]) -> str:
-    """Say for the writer's prompt why a draft was rejected, naming documents by their numbers there. An editing model
-    sees only the documents that the draft quotes, and its numbers count those.
-    """
+def describe_rejection(against: Verdict, documents: Sequence[SourceDocument]) -> str:
+    """Say for the writer's prompt why a draft was rejected, naming documents by their numbers there."""
     numbers = {document.id: f"[{number}]" for number, document in enumerate(documents, start=1)}
     if against.reason == "poor_question":
-        quoted = list(dict.fromkeys(hop.document_id for hop in row.hops))
-        names = [f"{place} is {numbers[name]}" for place, name in enumerate(quoted, start=1) if name in numbers]
-        return f"An editor, whose document {join_phrases(names)} here, finds: {against.detail}"
+        return f"An editor finds: {against.detail}"
     told, count = _number_documents(against.detail, numbers)
     if against.reason != "fewer_documents_suffice":
         return f"{_SLIPS[against.reason]}: {told}"

@@ -299,6 +299,9 @@ def test_a_guess_between_two_sides_is_right_half_of_the_time() -> None:
     assert [guess_rate(question(question=sides, answer=side)) for side in ("snnTrans-DHZ", "FUSION", "DHZ")] == [
         0.5, 0.5, 0,
     ]  # fmt: skip
+    listed = "Which yard got most from the fund of 2021, Visby, Kalmar or the Ystad yard?"
+    answers = ("Visby", "Kalmar", "Ystad yard", "Malmö")
+    assert [guess_rate(question(question=listed, answer=side)) for side in answers] == [0.5, 0.5, 0.5, 0]
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ def quoting(*quotes: tuple[str, str]):
         ("BadVideo stealthy backdoor attack", 0.5, ["backdoor", "stealthy"]),
         ("temporal dimension of BadVideo attacks", 0.5, ["dimension", "temporal"]),
         ("what hides BadVideo from moderators", 0.0, []),
+        ("what the government says of BadVideo", 0.0, []),
     ],
 )
 def test_queries_use_the_words_of_the_question(query: str, score: float, known: list[str]) -> None:
@@ -52,7 +53,9 @@ def test_queries_use_the_words_of_the_question(query: str, score: float, known: 
         answer="By time",
         key_facts=("temporal dimension",),
     )
-    verdict = gold_in_queries(row, ["BadVideo", query], ["BadVideo: Stealthy Backdoor Attack"], most=0.2)
+    verdict = gold_in_queries(
+        row, ["BadVideo", query], ["BadVideo: Stealthy Backdoor Attack, Government Says"], most=0.2
+    )
     assert (verdict.keep, verdict.score) == (score == 0, score)
     assert verdict.detail == (f"{query!r} knows {', '.join(known)}" if known else "")
 

@@ -22,12 +22,11 @@ from trailforge.schemas import (
     BundleQuestion,
     BundleQuestionType,
     MalformedReply,
-    SourceDocument,
     Verdict,
 )
 
 NO_FAULT = "none"
-FAULTS = ("two_questions", "not_asked", "other_answers", "one_document", "not_said")
+FAULTS = ("two_questions", "not_asked", "other_answers", "options_tell", "one_document", "not_said")
 REVIEW_SCHEMA = object_schema(
     {
         "why": {"type": "string"},
@@ -65,20 +64,19 @@ async def review_question(
 async def edit_question(
     row: BundleQuestion, item: BundleInput, context: BundleContext, meter: Meter, *, since: str | None
 ) -> tuple[BundleQuestion, Verdict]:
-    """Have an editor look at a question beside its documents: return the question as the editor words it, and a
-    verdict.
+    """Have an editor look at a question beside its bundle's documents, of which those that no hop quotes may say where
+    a wrong option is from: return the question as the editor words it, and a verdict.
 
     A review that cannot be read shows nothing: `no verdict: …`. A wording that a filter rejects is left out. Raises
     the kinds of `ProviderError`.
     """
     documents = {document.id: document for document in item.documents}
-    used = _quoted(row, documents)
     told = {
         "type": _KINDS[row.type],
         "question": row.asked().text,
         "answer": " | ".join((row.answer, *row.aliases)),
-        "quotes": render_quotes(row, used),
-        "documents": render_documents(used, context.config.longest_document),
+        "quotes": render_quotes(row, item.documents),
+        "documents": render_documents(item.documents, context.config.longest_document),
     }
     try:
         found = await _judge(REVIEW, told, REVIEW_SCHEMA, "review", context, meter)
@@ -134,8 +132,3 @@ async def _judge(
     sampling = Sampling(temperature=config.read_temperature, top_p=config.top_p, max_tokens=config.read_max_tokens)
     prompt = fill(PROMPTS.text(name), **told)
     return await context.asker(meter).json(prompt, schema, purpose=purpose, sampling=sampling)
-
-
-def _quoted(row: BundleQuestion, documents: Mapping[str, SourceDocument]) -> list[SourceDocument]:
-    """The documents that the hops quote, in their order."""
-    return [documents[name] for name in dict.fromkeys(hop.document_id for hop in row.hops)]

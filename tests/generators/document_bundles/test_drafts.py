@@ -240,6 +240,16 @@ async def test_the_writer_sees_where_documents_are_from_and_not_what_they_are_ca
     assert f"({TOOLS[PAPER.kind]}, {PAPER.source}, " in shown and PAPER.id not in shown and "{{" not in shown
 
 
+async def test_whoever_has_one_side_of_a_comparison_alone_may_say_that_it_does_not_tell() -> None:
+    model = ScriptedModel(lambda _: "UNKNOWN")
+    task = BundleWork(item=ITEM, context=context(model))
+    for text in ("Which mill is older, Visby or Kalmar?", "Which mill won the prize?"):
+        await task.answer(question(question=text, answer="Visby"), [PAPER], 0)
+    sides, open_one = map(prompt_text, model.requests)
+    fits_best = "give the answer that fits best"
+    assert fits_best in open_one and fits_best not in sides and "{{" not in sides
+
+
 async def test_a_reader_is_never_asked_for_a_guess() -> None:
     model = ScriptedModel(lambda _: "UNKNOWN")
     task = BundleWork(item=ITEM, context=context(model))

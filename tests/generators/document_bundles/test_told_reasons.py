@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.support.bundle_drafts import ITEM
-from tests.support.bundle_rows import ISLAND
 from trailforge.generators.document_bundles.write import describe_rejection
 from trailforge.schemas import Verdict
 
@@ -13,7 +12,7 @@ DOCUMENTS = [replace(ITEM.documents[0], id=id) for id in ("D1", "D12", "a and b"
 
 
 def told(reason: str, detail: str) -> str:
-    return describe_rejection(ISLAND, Verdict(keep=False, reason=reason, score=1.0, detail=detail), DOCUMENTS)
+    return describe_rejection(Verdict(keep=False, reason=reason, score=1.0, detail=detail), DOCUMENTS)
 
 
 def test_a_document_is_named_by_its_number_and_no_part_of_another_id_or_of_a_reply_is() -> None:

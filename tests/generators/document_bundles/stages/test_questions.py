@@ -91,6 +91,16 @@ async def test_an_editor_sees_question_answer_and_evidence_before_readers_do() -
     assert "{{" not in shown
 
 
+async def test_an_editor_sees_a_document_that_no_hop_quotes_and_its_numbers_are_the_bundle_s() -> None:
+    model = ScriptedModel(
+        script([{**SOUND, "hops": [{**each, "document": n} for n, each in enumerate(SOUND["hops"], 2)]}])
+    )
+    other = replace(ITEM.documents[0], id="other", title="Harbours", text="Ystad has a harbour of another firm.")
+    await questions_of(replace(ITEM, documents=(other, *ITEM.documents)), context(model), EDITED)
+    shown = next(prompt_text(request) for request in model.requests if request.purpose == "review")
+    assert other.text in shown and f"- [3] {SOUND['hops'][1]['evidence']}" in shown
+
+
 async def test_readers_answer_what_the_editor_words() -> None:
     wording = "The mill that won the Ludlow prize has a turbine. At which university did its designer work?"
     model = ScriptedModel(script([SOUND], wording=f" {wording} "))
@@ -212,7 +222,7 @@ async def test_a_draft_that_an_editor_finds_fault_with_is_written_again_and_judg
     first, again = (prompt_text(model.requests[at]) for at in (0, 2))
     assert again.startswith(first) and "{{" not in again
     told = again.removeprefix(first)
-    assert "An editor, whose document 1 is [1] and 2 is [2] here, finds: one_document: It is said why." in told
+    assert "An editor finds: one_document: It is said why." in told
     assert f"Question: {SOUND['question']}" in told and f"- [2] {SOUND['hops'][1]['evidence']}" in told
     assert len(set(row.provenance.call_keys)) == result.usage.calls - 1 == 1 + 1 + 1 + 5, "all but the first review"
 
