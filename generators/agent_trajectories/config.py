@@ -137,8 +137,7 @@ class AgentGeneratorConfig:
 
     @property
     def sft_protocol(self) -> str:
-        """Return the protocol of the SFT rows, or an empty text where they follow none; see
-        `AgentTrajectory.sft_protocol`.
+        """Return the protocol of the SFT rows, or an empty text where they follow none.
 
         They follow none for agents that use tags of their own or several calls, and for published prompts, which open
         otherwise than the protocol does: no reward or environment of ours reads those.
@@ -147,8 +146,8 @@ class AgentGeneratorConfig:
 
     @property
     def sft_calls(self) -> bool:
-        """Tell whether each call becomes an SFT row; see `AgentTrajectory.sft_calls`. False for an agent that continues
-        one text: the chat templates of trainers would split it into turns that were not sent.
+        """Tell whether each call of the agent becomes an SFT row of its own. False for an agent that continues one
+        text: the chat templates of trainers would split it into turns that were not sent.
         """
         if self.sft_protocol:
             return False
