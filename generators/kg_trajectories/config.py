@@ -144,7 +144,7 @@ class KgGeneratorConfig:
 
     @property
     def grammar(self) -> Grammar:
-        """Return the protocol, with the wording of its rules for agents."""
+        """Return the protocol by which episodes are written, with the wording of its rules for agents."""
         return with_turns(self.episode.max_turns)
 
     @property
