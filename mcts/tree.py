@@ -24,7 +24,7 @@ class TreeNode:
     visits: int = 0
     """Number of rollouts at this node or below (N)."""
     value: float = 0.0
-    """Mean reward of those rollouts (V)."""
+    """Mean reward of the rollouts at this node or below (V)."""
     own_rollouts: int = 0
     """Number of rollouts of this very plan."""
     cut_rollouts: int = 0

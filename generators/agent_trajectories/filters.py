@@ -73,7 +73,7 @@ class AgentFilterConfig:
     max_tokens: int = 16384
     """Most tokens of a conversation, as `token_estimate` counts them."""
     most: int = 2
-    """Most episodes of a question that are taken after all filters."""
+    """Most episodes of a question that are kept after all filters."""
     long: LongEpisodeLimits = field(default_factory=LongEpisodeLimits)
     """Limits on the calls of an agent that opens pages. They are no settings of other agents."""
 

@@ -229,8 +229,9 @@ class KgRunConfig(GraphRunConfig):
 
 
 def configure(config: KgRunConfig, inputs: RunInputs) -> KgRunConfig:
-    """Return the configuration with the graph and the documents of these inputs. Raises `InvalidInput` when one is
-    missing."""
+    """Return the configuration with the graph and the documents that the command's inputs name. Raises `InvalidInput`
+    when one is missing.
+    """
     retrieval = search_given(config.retrieval, inputs.options)
     generator = replace(config.generator, kg_filter=filter_given(config.generator.kg_filter, inputs.options))
     return replace(config, generator=generator, retrieval=with_hash(retrieval)).on_graph(inputs.options.get("kg"))

@@ -108,9 +108,9 @@ class DocumentThings:
 
     title: str
     sentences: tuple[str, ...]
-    """The lines of its sentences, as they stand."""
+    """The document's sentences, each on one line, as they stand."""
     names: tuple[str, ...]
-    """Keys of the names in it."""
+    """Keys of the names in the document."""
     is_paper: bool = False
 
     @cached_property

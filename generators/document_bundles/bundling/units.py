@@ -47,8 +47,8 @@ class Documents:
 
 
 class Units:
-    """A partition of documents into units, of which one with two sources is a bundle (`is_bundle`). The number of a
-    unit is never used again.
+    """A partition of documents, given by row numbers, into units: groups of which one with two sources is a bundle
+    (`is_bundle`). The number of a unit is never used again.
     """
 
     def __init__(self, documents: Documents, groups: Iterable[Group], config: BundleConfig) -> None:

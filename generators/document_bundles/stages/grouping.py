@@ -98,15 +98,15 @@ class AllMeta:
     origins: list[str]
     published: list[str | None]
     papers: list[bool]
-    """Which of them are."""
+    """Which documents are scientific papers."""
     names: list[dict[str, float]]
-    """See `name_weights`."""
+    """The weight of each name that may connect a document; see `name_weights`."""
     counts: CaseCounts
     archive: AllDocuments
     sketches: np.ndarray
-    """See `copies.sketch`."""
+    """A sketch of each document's text; see `copies.sketch`."""
     files: list[tuple[str, int]]
-    """Path and row of each."""
+    """The file of each document, and its row there."""
 
 
 def embed(run: StageRun) -> None:

@@ -150,7 +150,7 @@ class Fame:
         self._store, self._by_heart = store, by_heart
         some = np.unique(np.linspace(0, len(store) - 1, min(len(store), _FAME_SAMPLE)).astype(int))
         self.most = int(np.quantile([self._of_row(row) for row in some.tolist()], share)) if share < 1 else None
-        """Of the little known ones; None where all count as such."""
+        """Largest number of a little known entity, triples times names; None where all count as little known."""
 
     def _of_row(self, row: int) -> int:
         return self._store.degree_of(row) * len(self._store.names_of(row))

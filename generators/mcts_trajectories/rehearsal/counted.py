@@ -82,7 +82,7 @@ class Outcome:
     """Number of rows by kind that today's rules make of its trees, but for those that a model or a reader said to be
     untrue."""
     origins: dict[str, int]
-    """Number of such rows by the origin of the plan that they follow."""
+    """Number of the rows in `rows` by the origin of the plan that they follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
