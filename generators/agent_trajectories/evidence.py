@@ -34,8 +34,8 @@ def requests_of(searches: Sequence[AgentSearch]) -> list[tuple[str, ...]]:
 
 
 def is_borne_out(row: AgentTrajectory, names: Sequence[str], place: int) -> bool:
-    """Tell whether something read after the turn at `place`, the index of its message, states what the turn guessed and
-    what `names` lists the names of.
+    """Tell whether something read after the turn at `place`, the index of its message, states the thing that the turn
+    guessed, under one of `names`.
 
     Whether the hop's own document was found is measured by the filter `missing_evidence`. Where the documents are not
     known, only results of a search count that did not search for the guess: a passage found by a name contains the

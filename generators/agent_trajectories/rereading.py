@@ -1,5 +1,5 @@
-"""Have a model read selected episodes once more: first whether what it rests on is stated, then which links the agent
-left open, that is, which of several things found it did not follow.
+"""Have a model read selected episodes once more: first whether the facts behind the answer are stated in what was read,
+then which links the agent left open, that is, which of several things found it did not follow.
 """
 
 from __future__ import annotations
