@@ -25,7 +25,7 @@ and no triple states it plainly."""
 
 
 class ReadRow(Protocol):
-    """A row whose answer a model can be asked to find again in what was read."""
+    """A row whose answer a model can be asked to find again in what its agent read."""
 
     @property
     def uid(self) -> str:
@@ -38,13 +38,15 @@ C = TypeVar("C")
 
 
 def most_facts(questions: Sequence[Question]) -> float:
-    """Return the largest number of facts that are read again for an answer to one of these questions, on average."""
+    """Return the mean, over these questions, of the largest number of facts that a model may be asked to read again for
+    an answer.
+    """
     return fmean(len(answering_facts(each.question, each.golds, each.decomposition)) for each in questions)
 
 
 def limit_of(check: AnswerCheck) -> str:
-    """Return the sentence for a card that says how thoroughly it was checked that answers are stated in what was
-    read.
+    """Return the sentence for a dataset card that says how thoroughly it was checked that answers are stated in what
+    was read.
     """
     by_words = "- That an answer stands in what was read is judged by words"
     if check == "off":
@@ -67,8 +69,12 @@ async def read_passages(
     sample: int = 0,
     grammar: str | None = None,
 ) -> str:
-    """Ask a model for a short answer to a question from these lines; empty when it finds none, or when its reply was
-    cut.
+    """Ask a model for a short answer to a question from these lines of passages; empty when it finds none, or when its
+    reply was cut.
+
+    `prompt` is the text of the prompt, `purpose` the heading under which the call is counted, `most_words` the largest
+    number of words of an answer, `sample` the number of the draw; `grammar` restricts what a reply may be, None does
+    not.
     """
     text = fill(prompt, question=question, context="\n".join(lines))
     reply = await asker.text(text, purpose=purpose, sampling=sampling, sample=sample, grammar=grammar)
@@ -76,10 +82,10 @@ async def read_passages(
 
 
 async def read_facts(facts: Sequence[SoughtFact], read: Callable[[str], Awaitable[str]]) -> tuple[FactReading, ...]:
-    """Ask `read` the question of each fact, all at once, and return the answers.
+    """Ask `read` the question of each fact, all at once, and return its answers.
 
-    A reading that is empty or cut is no verdict on the episode: it raises `MalformedReply`, as `read` raises what the
-    client does, and the question is counted as failed.
+    An answer that is empty or cut is no verdict on the episode: it raises `MalformedReply`, as `read` raises what the
+    model's client does, and the question is counted as failed.
     """
 
     async def one(fact: SoughtFact) -> FactReading:
@@ -98,11 +104,11 @@ async def choose_read(
     unread: Callable[[C], Sequence[R]],
     read: Callable[[R, Meter], Awaitable[R]],
 ) -> tuple[C, Meter]:
-    """Choose among rows again after each that `unread` names was read once more by a model; returns the choice and the
-    calls.
+    """Let a model read again each row that `unread` names for the choice `chosen`, and choose once more among all rows;
+    returns the last choice and the calls.
 
-    `chosen` is the present choice. Where a row proves not to state its answer, the next best takes its place and is
-    read in turn.
+    `choose` chooses among rows, and `read` returns a row with what was read of it, counting its calls. Where a row
+    proves not to state its answer, the next best takes its place and is read in turn.
     """
     rows, meter = list(rows), Meter()
     while waiting := unread(chosen):

@@ -1,8 +1,8 @@
 """Steps by which several data sets update a row after a person fixed one of its fields; see `Table.refit`.
 
-What a fix decides is put in its other places, too. What was searched for and found stays as it was. Scores of filters
-that ask a model, or know the other rows, were measured on the row as it was: those are dropped, the others measured
-again.
+A new question, answer or alias is put in every place where the row has it. What was searched for and found stays as it
+was. Scores of filters that ask a model, or know the other rows, were measured on the row as it was: those are dropped,
+the others measured again.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ def check_aliases(aliases: Iterable[str]) -> None:
 def remeasure(
     scores: Sequence[FilterScore], verdicts: Sequence[Verdict], dropped: AbstractSet[str], earlier: Mapping[str, str]
 ) -> tuple[FilterScore, ...]:
-    """Return the scores of a fixed row that are still valid: those of `verdicts` replaced, those in `dropped` removed.
-    `earlier` has the data set's old names of reasons, under which older rows keep their scores.
+    """Return the scores of a fixed row that are still valid: those that `verdicts` measures anew replaced, those named
+    in `dropped` removed, the others as they are. `earlier` maps the data set's old names of filters to today's, since
+    older rows have scores under these.
     """
     anew = {each.reason: FilterScore(name=each.reason, score=each.score, passed=each.keep) for each in verdicts}
     known = [replace(score, name=earlier.get(score.name, score.name)) for score in scores]

@@ -18,7 +18,7 @@ from trailforge.schemas import ContrastivePair, GroundTruth, Message, Provenance
 
 
 class Drawn(Protocol):
-    """An episode that was drawn for a question, as pairs need it."""
+    """Interface of an episode that was drawn for a question, with what pairs need of it."""
 
     @property
     def uid(self) -> str:
@@ -43,8 +43,8 @@ def common_prefix(first: Sequence[Message], second: Sequence[Message]) -> int:
 
 
 def make_pair(good: Drawn, bad: Drawn, verdict: Verdict, place: int, **fields: Any) -> ContrastivePair:
-    """Make the pair of two episodes that first differ at the message `place`. `verdict` is the one that rejects the bad
-    episode; `fields` are the pair's other fields.
+    """Make the pair of two episodes that first differ at the message with the index `place`. `verdict` is the one that
+    rejects the bad episode; `fields` are the pair's other fields.
     """
     keys = tuple(dict.fromkeys((*good.provenance.call_keys, *bad.provenance.call_keys)))
     return ContrastivePair(
@@ -61,7 +61,8 @@ def make_pair(good: Drawn, bad: Drawn, verdict: Verdict, place: int, **fields: A
 
 
 def best_pair(pairs: Iterable[ContrastivePair], truth: GroundTruth | None) -> ContrastivePair | None:
-    """Return the pair that differs latest among those that one bad episode could make; None when there is none.
+    """Return, of the pairs that one bad episode could make, the one whose episodes first differ at the latest message;
+    None when there is none.
 
     Pairs are left out in which the bad episode has the higher reward. `truth` is what the reward compares with; None
     where there is no reward.
@@ -71,8 +72,8 @@ def best_pair(pairs: Iterable[ContrastivePair], truth: GroundTruth | None) -> Co
 
 
 def distinct_pairs(pairs: Iterable[ContrastivePair]) -> list[ContrastivePair]:
-    """Return the pairs without those whose bad episode equals that of an earlier pair up to the turn in which it
-    differs.
+    """Return the pairs without those whose bad episode equals that of an earlier pair up to and including the turn in
+    which it differs from the good one.
     """
     first: dict[tuple[Message, ...], ContrastivePair] = {}
     for pair in pairs:

@@ -77,8 +77,8 @@ SEARCHED = {
 
 
 def take_in(inputs: RunInputs, folder: Path, config: Any) -> Settings:
-    """Write a file's questions as shards into the run's folder, without those that people refuse, as `DataSet.take_in`
-    for data sets that search.
+    """Write a file's questions as shards into the run's folder, without those that curators refuse, and return the
+    run's settings (`DataSet.take_in` of the data sets that search).
 
     The questions need paragraphs where these are searched, and gold hops where episodes follow them.
     """
@@ -95,8 +95,8 @@ def take_in(inputs: RunInputs, folder: Path, config: Any) -> Settings:
 
 
 def packages(config: Any, inputs: RunInputs) -> tuple[str, ...]:
-    """Return the modules that a run imports, as `DataSet.packages` for data sets that search: for back end, encoder and
-    graph.
+    """Return the names of the modules that a run imports for its back end, its encoder and its graph, so that missing
+    ones are found before it begins (`DataSet.packages`).
     """
     has_graph = bool(inputs.options.get("kg") or getattr(config, "kg", ""))
     found = search_given(config.retrieval, inputs.options).packages
@@ -104,8 +104,8 @@ def packages(config: Any, inputs: RunInputs) -> tuple[str, ...]:
 
 
 def filter_given(filter_of_triples: str, options: Mapping[str, Any]) -> Any:
-    """Return the filter of triples that the options give, or else the preset's: one of
-    `protocols.result_filters.KgFilter`. Raises `InvalidInput` for an unknown one.
+    """Return the name of the filter of triples that the command's options give, or else the preset's,
+    `filter_of_triples`: one of `protocols.result_filters.KgFilter`. Raises `InvalidInput` for an unknown one.
     """
     given = options.get("kg_filter") or filter_of_triples
     if given not in KG_FILTER.words:
@@ -114,7 +114,7 @@ def filter_given(filter_of_triples: str, options: Mapping[str, Any]) -> Any:
 
 
 def search_given(config: RetrievalConfig, options: Mapping[str, Any]) -> RetrievalConfig:
-    """Return the configuration with the documents, scope, back end and encoder that the options give. Raises
+    """Return the configuration with the documents, scope, back end and encoder that the command's options give. Raises
     `InvalidInput` when they contradict each other; whether they exist is checked by `retrieval.scope.with_hash`.
     """
     from trailforge.retrieval import WEB, check_kind
@@ -139,8 +139,8 @@ def search_given(config: RetrievalConfig, options: Mapping[str, Any]) -> Retriev
 
 
 def unlike_named(row: RejectedRow, question: Question) -> str:
-    """Return why a question was wrongly dropped as naming its answer; empty where it does name it, or was dropped for
-    another reason.
+    """Return why it is wrong that a rejected row drops its question as naming its own answer; empty where it does name
+    it, or was dropped for another reason.
     """
     from trailforge.filters import answer_in_question
     from trailforge.schemas import Verdict
@@ -156,8 +156,9 @@ def count_support(
 ) -> SupportCount:
     """Count whether the searches for a question found one of its supporting documents, by title or by words.
 
-    `brought` are passages, and texts without a title that contain some. Results from the web are not counted, since web
-    pages have other titles and words than the documents of a data set.
+    `brought` are the passages that they found, and texts without a title that contain some; `has_searched` says whether
+    there was a search. Results from the web are not counted, since web pages have other titles and words than the
+    documents of a data set.
     """
     from trailforge.pipelines.engine import SupportCount
     from trailforge.retrieval import WEB

@@ -20,7 +20,9 @@ Row = TypeVar("Row", BundleQuestion, KgQuestion)
 
 
 def only_shard(written: Sequence[Shard], made_of: str = "") -> Shard:
-    """Return the one shard of this stage, which works on the questions of all inputs together."""
+    """Return the one shard of this stage, which works on the questions of all inputs together. `written` are the shards
+    of the questions, `made_of` is a digest of their files.
+    """
     rows = sum(shard.rows for shard in written)
     return Shard(name="selection", input=CANDIDATES, first=0, rows=rows, made_of=made_of)
 
@@ -36,8 +38,8 @@ def read_candidates(folder: Path, written: Sequence[Shard], record: type[Row]) -
 def write_parts(
     folder: Path, table: str, record: type[Row], rows: Sequence[Row], size: int
 ) -> tuple[tuple[FileEntry, ...], tuple[Shard, ...]]:
-    """Write a table that one stage makes at once, `size` rows a file; returns its files, and these as shards of a next
-    stage.
+    """Write a table that one stage makes at once, `size` rows of the class `record` a file; returns its files, and
+    these as shards of a next stage.
     """
     files: list[FileEntry] = []
     shards: list[Shard] = []
@@ -60,7 +62,9 @@ def finish_selection(
     files: Sequence[FileEntry],
     next_shards: tuple[Shard, ...] = (),
 ) -> None:
-    """Write the rejected rows with their reasons, and the receipt. `files` are those of the kept rows."""
+    """Write the rejected rows with their reasons, and the receipt by which the stage is done. `files` are those of the
+    kept rows, `next_shards` the input of the next stage.
+    """
     left = [rejected_row(NAME, row.uid, verdict, to_dict(row)) for row, verdict in rejected]
     entry = write_table(folder, "rejected", REJECTED, RejectedRow, left)
     books = stage(NAME, inputs=len(kept) + len(left), accepted=len(kept), rejected=[row.reason for row in left])

@@ -1,4 +1,4 @@
-"""Turn conversations into rows for supervised training."""
+"""Turn conversations into rows for supervised fine-tuning (SFT)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ def whole_conversation(
     reward: TrajectoryReward,
     right_by: RightBy,
 ) -> SftRow:
-    """Return a row's whole conversation as an SFT row, with the loss on the turns that are marked for it."""
+    """Return a row's whole conversation as an SFT row, with the loss on the turns that are marked for it (`train`).
+    `right_by` says by what the answer counts as right.
+    """
     return SftRow(
         uid=row.uid,
         trajectory_uid=row.uid,
@@ -42,7 +44,7 @@ def whole_conversation(
 
 
 def without_answer(row: SftRow) -> SftRow:
-    """Return a row that teaches the searches of a conversation with a wrong answer: there is no loss on its last
-    turn.
+    """Return an SFT row that teaches only the searches of a conversation with a wrong answer: there is no loss on its
+    last turn.
     """
     return replace(row, train=(*row.train[:-1], False), right_by=None, is_wrong=True)

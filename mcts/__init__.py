@@ -1,7 +1,8 @@
-"""Tree search over question-decomposition plans (MSearcher, section 3.1), and reflection on its rollouts.
+"""Tree search over question-decomposition plans (MSearcher, section 3.1), and reflection on its rollouts: a plan is a
+list of sub-questions, a rollout one execution of a plan.
 
 `plan`, `tree`, `search` and `reflection` call no model: they work on records and callables. `policy` and `rollout` call
-the model, and `rules` replaces what a small model cannot do.
+the model.
 """
 
 from typing import TYPE_CHECKING

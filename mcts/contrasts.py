@@ -1,12 +1,13 @@
-"""Choose which rollout of a plan comes next: the plan as a whole, sampled again, or one step of a rollout, varied.
+"""Choose which rollout (execution) of a plan comes next: the plan as a whole, sampled again, or one step of a rollout,
+varied.
 
 A sampled rollout keeps nothing: each answer is the model's, drawn again, and one query may be in other words, which are
 searched whatever they find. So its errors are those that an agent makes.
 
 A varied rollout keeps another one's steps but for a single search, or a single answer, and so says where the two part.
 A retrieval error comes of one query put in other words, a reasoning error of one answer drawn again over the same
-passages; both may break a right rollout, which provokes an error, or mend a wrong one. Everything else stands in the
-ledger and costs nothing.
+passages; both may break a right rollout, which provokes an error, or mend a wrong one. The calls of kept steps are not
+made again: their replies are stored, and cost nothing.
 """
 
 from __future__ import annotations
@@ -55,16 +56,22 @@ class DrawnAnswers:
                 self._drawn.setdefault(prompt, {}).setdefault(draw, step)
 
     def settled(self, question: str, passages: Sequence[Passage]) -> Step | None:
-        """Return the first step of this prompt's last draws that agree; None while they are fewer than `enough`."""
+        """Return the first step among the last answers to a question over these passages that agree; None while fewer
+        than `enough` of them agree.
+        """
         agreeing = self._agreeing(question, passages)
         return agreeing[-1] if len(agreeing) >= self._enough else None
 
     def room(self, question: str, passages: Sequence[Passage]) -> int:
-        """Return how often this prompt is to be drawn until it is settled, if every draw agrees with the last one."""
+        """Return how often the model still has to answer a question over these passages until `enough` answers agree,
+        if every further one agrees with the last; 0 when they do already.
+        """
         return max(0, self._enough - len(self._agreeing(question, passages)))
 
     def would_repeat(self, rollout: Rollout) -> bool:
-        """Tell whether another rollout with the same queries would draw no new answer, and so repeat this one."""
+        """Tell whether another rollout with the same queries would draw no new answer, and so repeat this one, since
+        the answers to all its prompts are settled.
+        """
         for step in (step for step in rollout.steps if step.passages):
             known = self.settled(question_of(rollout.steps, step), step.passages)
             if known is None or not self._agree(known, step):
@@ -82,7 +89,9 @@ class DrawnAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """How a rollout differs from the plain rollout of its plan."""
+    """How a rollout differs from the first rollout of its plan, which searches by the sub-questions and draws each
+    answer once.
+    """
 
     kind: VariationKind
     step: int | None = None
@@ -130,8 +139,8 @@ class Contrasts:
             self._of.setdefault(rollout.node, []).append(rollout)
 
     def repeat(self, node: TreeNode, sample: int) -> Variation | None:
-        """Return the next rollout of a plan that is rolled out again, whatever its outcome; None when it would find
-        nothing new.
+        """Return how a plan's next rollout, its number `sample` from 0, differs from those before it, whatever came of
+        them; None when it would find nothing new.
         """
         if not self._of.get(node.id):  # the plain one was cut, if there was one: there is nothing to keep
             return self._anew(sample) if sample else PLAIN
@@ -144,11 +153,12 @@ class Contrasts:
         return self._vary(node, right, kind, self._rarest_step(node, kind, range(len(right.steps))), sample)
 
     def mend(self, node: TreeNode, sample: int) -> Variation | None:
-        """Return another try at a plan that failed, or succeeded over a faulty answer; None when all was tried.
+        """Return another try, number `sample` of the plan's rollouts, at a plan that failed or that succeeded over a
+        faulty answer; None when all was tried.
 
-        The first faulty answer is corrected, since later steps depend on it: where its passage was missed, by rewording
-        the query; where it was misread, by sampling the answer again. Where no answer is faulty, one of them is sampled
-        again, earlier steps first.
+        The first answer in which `find_fault` sees a fault is corrected, since later steps depend on it: where its
+        passage was missed, by rewording the query; where it was misread, by sampling the answer again. Where no answer
+        is faulty, one of them is sampled again, earlier steps first.
         """
         tried = self._of[node.id]
         base = max(reversed([r for r in tried if r.reward > 0] or tried), key=self._sound_steps)
@@ -161,17 +171,17 @@ class Contrasts:
         return self._vary(node, base, "answer", self._rarest_step(node, "answer", steps), sample) if steps else None
 
     def is_faulty(self, node: TreeNode) -> bool:
-        """Tell whether the plan succeeds, but only over faulty answers."""
+        """Tell whether the plan succeeds, but only over an answer in which `find_fault` sees a fault."""
         right = self._right(node)
         return right is not None and self._first_fault(right)[0] is not None
 
     def break_right(self, nodes: Collection[TreeNode], kind: VariationKind) -> tuple[TreeNode, Variation] | None:
-        """Return the step of a right rollout that was varied least in this way, the first of equals; None when each was
-        varied often enough.
+        """Return a plan and a variation of its right rollout that may provoke an error: the step that was varied least
+        by this `kind` (its query reworded, or its answer drawn again); None when each was varied often enough.
 
-        Early steps are preferred, since an agent that goes wrong there has to continue after the correction, and the
-        model's own plans are preferred to the gold decomposition. A query is reworded once: of several wordings one
-        that loses the answer is searched, and where none does, others will not either.
+        Of equals, early steps are preferred, since an agent that goes wrong there has to continue after the correction,
+        and the model's own plans to the gold decomposition. A query is reworded once: of several wordings one that
+        loses the answer is searched, and where none does, others will not either.
         """
         found = []
         for node in nodes:

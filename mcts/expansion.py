@@ -39,17 +39,19 @@ class Expansion:
 
     @property
     def dropped_splits(self) -> DroppedSplits:
-        """Return the unused splits as the tree's record holds them."""
+        """Return how many proposed splits were not used, by reason, as the tree's record holds them."""
         return DroppedSplits(**self.dropped)
 
     async def propose(self, node: TreeNode) -> list[tuple[int, Proposal]]:
-        """Ask for splits of each decomposable sub-question, one reply each."""
+        """Ask the policy to split each sub-question of a plan that can be split, one reply each; return each reply with
+        the position (from 0) of its sub-question.
+        """
         shares = shared_width(self.config.width, node.decomposable)
         replies = await asyncio.gather(*(self.policy.propose(node.plan.sub_questions[i], n) for i, n in shares.items()))
         return list(zip(shares, replies, strict=True))
 
     def expand(self, node: TreeNode, proposals: list[tuple[int, Proposal]], budget: int) -> Growth:
-        """Attach the usable splits as child plans, as many as the budget can roll out and judge.
+        """Attach the usable splits of `propose` as child plans, as many as `budget` model calls can roll out and judge.
 
         A leaf plan is rolled out again instead. A plan whose splits only lead to plans that the tree already has is
         closed. One that cannot be split after all becomes a leaf plan.
@@ -77,7 +79,9 @@ class Expansion:
         return Growth(targets=[node])
 
     def usable(self, node: TreeNode, split: Split) -> Plan | None:
-        """Return the refined plan, now reserved in the tree, or None after counting the reason."""
+        """Return the plan that a split makes of the node's plan, now reserved in the tree; None where the split cannot
+        be used, after counting why.
+        """
         reason = split_problem(node.plan.sub_questions[split.index], split)
         if reason is None:
             plan = apply_split(node.plan, split)
@@ -91,8 +95,8 @@ class Expansion:
         return None
 
     async def judge_halves(self, grown: Sequence[tuple[TreeNode, Split]]) -> None:
-        """Decide which sub-questions of new plans can be split: verdicts on the parents' are kept, and new ones are
-        judged once.
+        """Set for new plans, each given with the split that made it, which of their sub-questions can be split: the
+        parent plan's verdicts are kept, and the two new sub-questions are judged once.
         """
         grown = [(child, split) for child, split in grown if len(child.plan) < self.config.max_sub_questions]
         halves = [child.plan.sub_questions[split.index : split.index + 2] for child, split in grown]
@@ -104,8 +108,9 @@ class Expansion:
             child.decomposable = (*inherited[: split.index], *new, *inherited[split.index + 1 :])
 
     async def judge(self, sub_questions: Sequence[str], *, unknown: bool = False) -> list[bool]:
-        """Return which sub-questions can be split. Each is judged once, whatever numbers its references have, and all
-        new ones together. Those without a verdict are counted, and are `unknown`.
+        """Return which sub-questions can be split. Those that were not judged before are judged in one request; two
+        that differ only in the numbers of their references `#k` count as one. Where the policy gives no verdict, that
+        is counted, and the verdict is `unknown`.
         """
         meanings = [renumbered(sub_question) for sub_question in sub_questions]
         if new := [meaning for meaning in dict.fromkeys(meanings) if meaning not in self.judged]:

@@ -78,7 +78,7 @@ class SearchConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallBounds:
-    """Upper bounds on the calls that the parts of a round of the search may take, so that no budget is exceeded."""
+    """Upper bounds on the model calls of each part of a round of the search, by which no budget is exceeded."""
 
     split: int = 2
     judge: int = 2
@@ -122,7 +122,9 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """Result of one execution of a plan. The search adds number and node (`schemas.Rollout`)."""
+    """Result of one execution of a plan; with its number and the plan's node the search makes a `schemas.Rollout` of
+    it.
+    """
 
     steps: tuple[Step, ...]
     answer: str

@@ -38,7 +38,9 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation.replace("#", ""))
 
 
 def references(sub_question: str) -> tuple[int, ...]:
-    """Return the 1-based positions that a sub-question refers to, in order of appearance, repeats kept."""
+    """Return the positions (from 1) of the sub-questions to whose answers a sub-question refers as `#k`, in order of
+    appearance, repeats kept.
+    """
     return tuple(int(number) for number in _REFERENCE.findall(sub_question))
 
 
@@ -101,7 +103,7 @@ def resolve(sub_question: str, answers: dict[int, str]) -> str:
 
 
 def renumbered(sub_question: str) -> str:
-    """Renumber the references of a sub-question by first appearance, so that equal questions of different plans compare
+    """Renumber a sub-question's references `#k` by first appearance, so that equal questions of different plans compare
     equal.
     """
     numbers = {target: position for position, target in enumerate(dict.fromkeys(references(sub_question)), start=1)}
@@ -129,7 +131,9 @@ def apply_split(plan: Plan, split: Split) -> Plan:
 
 
 def split_problem(sub_question: str, split: Split) -> DropReason | None:
-    """Return why a proposed split cannot be used; None when it can. The reason `identical` is left to the tree."""
+    """Return why a proposed split cannot be used, judging it by itself; None when it can. The reason `identical`, that
+    a tree already has the plan it makes, is not found here.
+    """
     first, second = split.first.strip(), split.second.strip()
     if not first or not second or ENTITY in first or ENTITY not in second:
         return "malformed"
@@ -143,7 +147,9 @@ def split_problem(sub_question: str, split: Split) -> DropReason | None:
 
 
 def normalized(text: str) -> str:
-    """Return the text without case, punctuation and spacing, in which equal sub-questions may differ."""
+    """Return the text without case, punctuation and spacing, so that sub-questions that differ in these alone compare
+    equal.
+    """
     return " ".join(text.casefold().translate(_PUNCTUATION).split())
 
 

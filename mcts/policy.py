@@ -41,8 +41,8 @@ class PolicyConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyPrompts:
-    """Prompt templates of the policy, with placeholders `{{questions}}` (decomposable); `{{question}}`, with `{{ways}}`
-    (split) or `{{candidates}}`.
+    """Texts of the policy's prompts. Their placeholders are `{{questions}}` in `decomposable`, `{{question}}` and
+    `{{ways}}` in `split`, `{{question}}` and `{{candidates}}` in `choose_split`.
     """
 
     split: str
@@ -52,7 +52,8 @@ class PolicyPrompts:
 
 class ModelPolicy:
     """The policy of the MSearcher paper: a model that proposes splits of a question in its own words, and judges which
-    of its sub-questions can be split further (section 3.1.1, prompts of appendix A). Plug-ins are the others."""
+    of its sub-questions can be split further (section 3.1.1, prompts of appendix A). All other policies are plug-ins.
+    """
 
     def __init__(self, asker: Asker, prompts: PolicyPrompts, config: PolicyConfig) -> None:
         self._asker, self._prompts, self._config = asker, prompts, config
@@ -92,7 +93,7 @@ class ModelPolicy:
 
 
 def open_policy(asker: Asker, prompts: PolicyPrompts, config: PolicyConfig) -> Policy:
-    """Open the configured policy. Raises `InvalidInput` for an unknown kind."""
+    """Open the policy that `config.kind` names. Raises `InvalidInput` for an unknown kind."""
     kind = ModelPolicy if config.kind == "model" else load_plugin(POLICIES, config.kind, field="policy.kind")
     return kind(asker, prompts, config)
 

@@ -44,7 +44,7 @@ class ReflectionConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reflection:
-    """A wrong rollout with the right one that corrects it."""
+    """A wrong rollout with the right one that corrects it, and the steps at which they part."""
 
     error: ErrorType
     wrong: Rollout
@@ -83,10 +83,12 @@ def reflections(
     mentions: Mentions,
     config: ReflectionConfig,
 ) -> list[Reflection]:
-    """Return all usable pairs of a tree, one for each mistake: by error type, the clearest first.
+    """Return all pairs of a wrong and a right rollout of a tree of which the right one corrects the wrong one, one pair
+    for each mistake: by error type, the clearest first.
 
     The clearest pairs are in the policy's own words, then those whose error was not provoked, then those with a single
-    difference, then those that differ most.
+    difference, then those that differ most. `same_answer` compares two answers, `mentions` tells whether a text holds
+    an answer.
     """
     gold = _gold_nodes(tree)
     rules = _Rules(tree=tree, same_answer=same_answer, mentions=mentions)
@@ -110,8 +112,8 @@ def reflections(
 
 
 def mended_steps(reflection: Reflection) -> tuple[Step, ...]:
-    """Return the wrong rollout up to and including its wrong step, and then the right one from where it takes over. A
-    misreading is corrected from the passages that were misread.
+    """Return the steps of the wrong rollout up to and including its wrong step, and then those of the right one from
+    where it takes over. A misreading is corrected from the passages that were misread.
     """
     pair = reflection.pair
     before = reflection.wrong.steps[: pair.wrong_step]

@@ -95,8 +95,8 @@ class RolloutConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutPrompts:
-    """Prompt templates of a step, with placeholders `{{question}}` and `{{context}}` (answer), `{{query}}`, `{{count}}`
-    and `{{earlier}}` (rephrase).
+    """Texts of a step's prompts, with placeholders `{{question}}` and `{{context}}` where it is answered, `{{query}}`,
+    `{{count}}` and `{{earlier}}` where its query is rephrased.
     """
 
     answer: str
@@ -105,7 +105,9 @@ class RolloutPrompts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRunner:
-    """Executes the plans of one question; the object is called as a `mcts.inputs.RollOut`."""
+    """Executes the plans of one question: called with a plan and a variation it returns the rollout's steps, answer and
+    reward (a `mcts.inputs.RollOut`).
+    """
 
     golds: Sequence[str]
     asker: Asker
@@ -278,7 +280,9 @@ class PlanRunner:
 
 
 async def read_passages(question: str, passages: Sequence[Passage]) -> str:
-    """Write passages as the context of a prompt, numbered."""
+    """Write passages as the numbered context of a prompt, one a line with its title. The question makes no difference
+    here.
+    """
     return "\n".join(f"{n}. ({p.title}) {p.text}" for n, p in enumerate(passages, start=1))
 
 

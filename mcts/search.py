@@ -41,9 +41,11 @@ async def search(
 ) -> SearchTree:
     """Search one question and return the tree, without its costs, which the caller counts.
 
-    `calls` returns how many model calls the search has made. Without `progress` the search ends with its budget, or
-    when nothing is left to try. `parallel` leaves are selected a round, kept apart by virtual loss: 1 but for the end
-    of a run, since it costs solved questions per call.
+    `policy` splits questions, `roll_out` executes a plan, `calls` returns how many model calls the search has made,
+    `find_fault` says what is known to be wrong with a step, and `bounds` how many calls each part may take. `progress`
+    counts the rows that a tree gives; without it the search ends with its budget, or when nothing is left to try.
+    `parallel` leaves are selected a round, kept apart by virtual loss: 1 but for the end of a run, since more cost
+    solved questions per call.
     """
     tree, bounds = Tree(question.question, decomposable=True, origin="policy"), bounds or CallBounds()
     expansion = Expansion(policy=policy, config=config, bounds=bounds, tree=tree)

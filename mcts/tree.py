@@ -24,7 +24,7 @@ class TreeNode:
     visits: int = 0
     """Number of rollouts at this node or below (N)."""
     value: float = 0.0
-    """Mean reward of those rollouts (V)."""
+    """Mean reward of the rollouts at this node or below (V)."""
     own_rollouts: int = 0
     """Number of rollouts of this very plan."""
     cut_rollouts: int = 0
@@ -46,7 +46,7 @@ class TreeNode:
 
     @property
     def is_passed(self) -> bool:
-        """Tell whether selection continues from here to a child."""
+        """Tell whether selection goes on from here to a child instead of ending at this node."""
         return bool(self.children) and (self.is_split or self.is_leaf_plan)
 
     @property
@@ -74,7 +74,9 @@ class Tree:
         return max(node.depth for node in self.nodes)
 
     def reserve(self, plan: Plan) -> bool:
-        """Claim a plan for a future node. Returns False when the tree has it already, at any place."""
+        """Claim a plan for a future node. Returns False when a node of the tree, at any place, has or has claimed an
+        equal plan.
+        """
         key = plan_key(plan)
         if key in self._plans:
             return False
@@ -87,7 +89,7 @@ class Tree:
         return next((node for node in self.nodes if node.is_leaf_plan and plan_key(node.plan) == key), None)
 
     def add_child(self, parent: TreeNode, plan: Plan, decomposable: tuple[bool, ...], origin: Origin) -> TreeNode:
-        """Attach a reserved plan below `parent`."""
+        """Attach a plan, for which `reserve` was called, as a new node below `parent`, and return the node."""
         child = TreeNode(len(self.nodes), parent.id, plan, origin, decomposable, depth=parent.depth + 1)
         self.nodes.append(child)
         parent.children.append(child.id)
@@ -139,14 +141,14 @@ class Tree:
             ancestor.pending += sign
 
     def close(self, node: TreeNode) -> None:
-        """Close a node, and every ancestor whose children are all closed."""
+        """Mark a node as having nothing left to learn, and so every ancestor whose children are all closed."""
         node.closed = True
         for ancestor in self.path_to_root(node):
             if ancestor.is_passed and all(self.nodes[i].closed for i in ancestor.children):
                 ancestor.closed = True
 
     def records(self) -> tuple[Node, ...]:
-        """Return the tree's nodes as records."""
+        """Return the tree's nodes as records to be stored."""
         return tuple(
             Node(
                 id=node.id,

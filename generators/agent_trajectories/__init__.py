@@ -1,4 +1,6 @@
-"""Turn questions into verified episodes of any agent over any back end, with SFT rows in its protocol and DPO pairs."""
+"""Turn questions into verified episodes of any agent over any back end, with rows for supervised fine-tuning (SFT) in
+the agent's protocol, and pairs of a better and a worse episode for preference training (DPO).
+"""
 
 from pathlib import Path
 

@@ -89,7 +89,9 @@ def _summary(
 
 
 def describe_tables(generator: AgentGeneratorConfig, *, has_rows: bool, has_pairs: bool) -> list[str]:
-    """Return one line of description for each table beside the episodes."""
+    """Return a line of description for each table beside the episodes. `has_rows` and `has_pairs` say whether the run
+    made SFT rows and preference pairs.
+    """
     lines = []
     if not (generator.sft_protocol or generator.sft_calls):
         lines.append("There are no SFT rows: the agent is sent raw text that it goes on with, and no turns of a chat.")

@@ -63,8 +63,9 @@ Rejected = tuple[AgentTrajectory, Verdict]
 def choose_rows(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> Chosen[AgentTrajectory]:
     """Choose among all draws on a question, each given once and with its filters' scores.
 
-    Those that are kept come best first (`_rank`), and the others in the order of their draws. A further one is kept
-    only if it takes another route than those before it. The cap on their number comes last.
+    Those that are kept come best first: first by how little they say or search for that they have not read; for agents
+    that open pages as `long_episodes.rank_calls` says. The others follow in the order of their draws. A further one is
+    kept only if it takes another route than those before it. The cap on their number comes last.
     """
     sound: list[AgentTrajectory] = []
     rejected: list[Rejected] = []
@@ -89,10 +90,11 @@ def choose_rows(rows: Sequence[AgentTrajectory], config: AgentFilterConfig) -> C
 
 
 def unread_rows(taken: Sequence[AgentTrajectory], rejected: Sequence[Rejected]) -> list[AgentTrajectory]:
-    """Return the rows for which a model must still read whether their answer is stated, since nothing names it plainly.
+    """Return the rows for which a model must still read whether their answer is stated, since nothing they read names
+    it plainly.
 
-    These are the kept rows, and those whose only faults are that what a hop needs was not found, or that no other draw
-    is right.
+    These are `taken`, the kept rows, and of the rejected ones those whose only faults are that what a hop needs was not
+    found, or that no other draw on the question is right.
     """
     failed = ((row, {each.name for each in row.filters if not each.passed}) for row, _ in rejected)
     doubted = [row for row, names in failed if names and names <= _READ_AGAIN]
@@ -145,14 +147,14 @@ def preference_pairs(good: Sequence[AgentTrajectory], rejected: Sequence[Rejecte
 
     The worse one gives an answer that is not nearly right, as a pair must not rest on the form of a name; or a right
     one, and searches for what it had not read where the two part. Both have the same prompt up to a turn of the
-    agent's; where they differ before, as agents of several calls do in what they are sent, there is no pair. Each
-    worse one is used once, and none that is the same from there on as one that was taken. No pair prefers what the
-    reward of the protocol ranks lower.
+    agent's; where they differ before, as agents of several calls do in what they are sent, there is no pair. Each worse
+    one is used once, and none that is the same from there on as one already used. No pair prefers what the reward of
+    the protocol ranks lower.
 
     Episodes of agents that open pages make no pairs: a pair of a hundred calls does not tell which of them was bad.
 
-    "Unknown" is the better one beside a wrong answer where no episode is taken and neither has read an answer; it is
-    never the worse one where what was read states none.
+    An episode that answers "unknown" is the better one beside a wrong answer where no episode is kept and neither has
+    read an answer; it is never the worse one where what was read states none.
     """
     pairs: list[ContrastivePair] = []
     rejected = [each for each in rejected if each[0].episode.browse is None]
@@ -190,8 +192,8 @@ def _has_read_no_answer(row: AgentTrajectory) -> bool:
 
 
 def is_right_unread(row: AgentTrajectory, verdict: Verdict) -> bool:
-    """Tell whether the answer is right and the row was rejected only because a query names something that was not read
-    before.
+    """Tell whether the answer is right and `verdict` rejects the episode only because a query names something that was
+    not read before.
     """
     return verdict.reason == UNREAD and row.episode.scores.right >= 1.0
 
@@ -249,8 +251,8 @@ def _pair(good: AgentTrajectory, bad: AgentTrajectory, verdict: Verdict, place: 
 
 
 def unlike_memory(row: RejectedRow, question: Question, config: AgentRunConfig) -> str:
-    """Return why a question was wrongly dropped as known from memory; empty where it is known, or was dropped for an
-    error.
+    """Return why a rejected question's row is wrong: its answers from memory are not those that this configuration asks
+    for, or do not show that the model knows the answer. Empty where they do, or where an error dropped the question.
     """
     if row.reason != KNOWN:
         return unlike_named(row, question)

@@ -74,12 +74,12 @@ class AgentGeneratorConfig:
     filter_max_tokens: int = 2048
     """Most tokens of the reply of a filter that asks the model."""
     answer_check: AnswerCheck = "reading"
-    """Whether a model reads once more what the answer of a taken episode rests on. An unstated answer rejects the
+    """Whether a model reads once more what the answer of a kept episode rests on. An unstated answer rejects the
     episode."""
     answer_check_max_tokens: int = 8192
     """Most tokens of such a reading, and of one for open links; there is room for a reasoning model's thoughts."""
     branch_check: AnswerCheck = "reading"
-    """Whether a model reads a taken episode for what else could be meant at its links. What no thought looks at or
+    """Whether a model reads a kept episode for what else could be meant at its links. What no thought looks at or
     rules out rejects the episode, and the next best is read in its place. Not of agents that open pages."""
     judge: JudgeOptions = field(default_factory=JudgeOptions)
     """How a judge is asked whether an answer is right in other words, where neither the matcher nor a title finds it
@@ -137,8 +137,7 @@ class AgentGeneratorConfig:
 
     @property
     def sft_protocol(self) -> str:
-        """Return the protocol of the SFT rows, or an empty text where they follow none; see
-        `AgentTrajectory.sft_protocol`.
+        """Return the protocol of the SFT rows, or an empty text where they follow none.
 
         They follow none for agents that use tags of their own or several calls, and for published prompts, which open
         otherwise than the protocol does: no reward or environment of ours reads those.
@@ -147,8 +146,8 @@ class AgentGeneratorConfig:
 
     @property
     def sft_calls(self) -> bool:
-        """Tell whether each call becomes an SFT row; see `AgentTrajectory.sft_calls`. False for an agent that continues
-        one text: the chat templates of trainers would split it into turns that were not sent.
+        """Tell whether each call of the agent becomes an SFT row of its own. False for an agent that continues one
+        text: the chat templates of trainers would split it into turns that were not sent.
         """
         if self.sft_protocol:
             return False
@@ -272,8 +271,8 @@ class AgentRunConfig(RunConfig):
 
 
 def configure(config: AgentRunConfig, inputs: RunInputs) -> AgentRunConfig:
-    """Return the configuration with the agent, back end, documents and graph of these inputs. Raises `InvalidInput`
-    when what is to be searched does not exist, or cannot be searched by this agent.
+    """Return the configuration with the agent, back end, documents and graph that the command's inputs name. Raises
+    `InvalidInput` when what is to be searched does not exist, or cannot be searched by this agent.
     """
     agent = inputs.options.get("agent")
     if agent is not None:

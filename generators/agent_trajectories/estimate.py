@@ -96,7 +96,8 @@ def calls_of(generator: AgentGeneratorConfig) -> int:
 
 def prompts_of_calls(numbers: Any, asked: float) -> tuple[float, float]:
     """Return the mean number of prompt tokens of an episode that makes all its calls, and how many of these the server
-    has cached from the turn before.
+    has cached from the turn before. `numbers` are the agent's settings, `asked` is the mean number of tokens of a
+    question.
 
     A result counts as a part of a page, and a turn as a short thought with a call, until the context is full. What is
     removed or summarised from the context is read again.
@@ -119,6 +120,8 @@ def prompts_of_calls(numbers: Any, asked: float) -> tuple[float, float]:
 
 
 def longest_reply(numbers: Any) -> int:
-    """Return the number of tokens of an agent's longest reply, including a reasoning model's thoughts."""
+    """Return the number of tokens of the longest reply of an agent with these settings, including a reasoning model's
+    thoughts.
+    """
     limits = [getattr(numbers, name, 0) for name in ("turn_tokens", "answer_tokens", "step_tokens")]
     return max(limits) + getattr(numbers, "thought_tokens", 0)

@@ -19,27 +19,29 @@ from trailforge.schemas import AgentSearch, AgentTrajectory, Message, Passage
 
 
 def is_stated(texts: Sequence[str], names: Sequence[str]) -> bool:
-    """Tell whether one of the texts states one of the names."""
+    """Tell whether one of the texts states one of the names, which all name the same thing."""
     return any(states(text, name) for text in texts for name in names)
 
 
 def text_given(message: Message, row: AgentTrajectory) -> str:
-    """Return the text that a message gives to the agent, without the question; empty for the agent's own turns and for
-    instructions.
+    """Return the text that a message of the row's conversation gives to the agent, without the question; empty for the
+    agent's own turns and for instructions.
     """
     return message.content.replace(row.episode.question, " ") if message.role in ("user", "tool") else ""
 
 
 def requests_of(searches: Sequence[AgentSearch]) -> list[tuple[str, ...]]:
-    """Return the requests of each search, ignoring case and punctuation."""
+    """Return what each search asks for, its query, entities and relations, ignoring case and punctuation."""
     return [tuple(map(normalize_answer, (each.query, *each.entities, *each.relations))) for each in searches]
 
 
 def is_borne_out(row: AgentTrajectory, names: Sequence[str], place: int) -> bool:
-    """Tell whether something read after the turn at `place` states the name that the turn guessed.
+    """Tell whether something read after the turn at `place`, the index of its message, states the thing that the turn
+    guessed, under one of `names`.
 
-    Whether the hop's own document was found is measured by `missing_evidence`. Where the documents are not known, only
-    results of a search count that did not search for the guess: a passage found by a name contains the name.
+    Whether the hop's own document was found is measured by the filter `missing_evidence`. Where the documents are not
+    known, only results of a search count that did not search for the guess: a passage found by a name contains the
+    name.
     """
     messages, queries = row.episode.messages, [search.query for search in row.episode.searches]
     is_known, asked = bool(row.episode.scores.found_at), False
@@ -53,8 +55,8 @@ def is_borne_out(row: AgentTrajectory, names: Sequence[str], place: int) -> bool
 
 
 def find_unread(row: AgentTrajectory) -> list[str]:
-    """Return what the agent's own queries name although neither the question nor anything read before does. A query
-    that names several things counts once. See `filters.guesses`.
+    """Return what the agent's own queries name although neither the question nor anything read before does, a text for
+    each such query, however many things it names.
     """
     return [what for _, what in _unread_queries(row)]
 
@@ -79,7 +81,9 @@ def _unread_queries(row: AgentTrajectory) -> Iterator[tuple[int, str]]:
 
 
 def given_by_message(row: AgentTrajectory) -> list[list[Passage]]:
-    """Return what each message gives to the agent: the passages and triples of a result, or else its text."""
+    """Return for each message of the conversation what it gives to the agent: the passages and triples of a result, or
+    else its text.
+    """
     found: dict[int, list[Passage]] = {}
     asked = [] if row.episode.browse is not None else zip(asked_at(row.episode), _read_by_search(row), strict=True)
     for place, passages in asked:
@@ -116,8 +120,8 @@ def find_hops(row: AgentTrajectory) -> tuple[int | None, ...]:
 
 
 def way_of(row: AgentTrajectory) -> Way:
-    """Return the episode in the form `Way`, in which rules for all data sets read it. A search that no turn of the
-    agent asks for has no thought.
+    """Return the searches, thoughts and answer of an episode as a `Way`, the form in which the rules for all data sets
+    read them. A search that no turn of the agent asks for has no thought.
     """
     episode, used = row.episode, find_hops(row)
     messages, read = episode.messages, _read_by_search(row)
@@ -174,7 +178,7 @@ def read_by(row: AgentTrajectory) -> list[Passage]:
 
 
 def admission_of(row: AgentTrajectory) -> str:
-    """Return the clause in which the last turn says that it guesses (see `filters.guesses`), or an empty text.
+    """Return the clause in which the last turn says that it guesses or remembers its answer, or an empty text.
 
     After long research a turn also tells of pages that said nothing: where a cited part states the answer, that is no
     admission.
@@ -192,16 +196,16 @@ def admission_of(row: AgentTrajectory) -> str:
 
 
 def lacks_document(row: AgentTrajectory) -> bool:
-    """Tell whether a hop lacks what it needs because no search found it."""
+    """Tell whether no search found what some hop of the question needs."""
     return any(place is None for place in find_hops(row))
 
 
 def facts_to_read(row: AgentTrajectory) -> tuple[SoughtFact, ...]:
     """Return the facts behind an episode's answer that nothing the agent read names plainly, for a model to look up.
 
-    That is the whole question where what a hop needs was not found, since another route may lead there all the same,
-    and where no other draw is right. What a page that the agent was shown calls a fact's answer besides is a name of
-    that answer, too.
+    Where what a hop needs was not found, that is the question as a whole, since another route may lead to the answer;
+    it is asked, too, where no other draw on the question is right. What a page that the agent was shown calls a fact's
+    answer besides is a name of that answer, too.
     """
     episode, names = row.episode, names_of_answer(row.episode.answer, row.golds)
     hops = () if lacks_document(row) else row.gold_hops
@@ -212,7 +216,7 @@ def facts_to_read(row: AgentTrajectory) -> tuple[SoughtFact, ...]:
 
 
 def is_alone(row: AgentTrajectory) -> bool:
-    """Tell whether it is the only right one of several draws."""
+    """Tell whether the episode is the only right one of several draws on its question."""
     return row.right_draws == 1 < row.draws
 
 

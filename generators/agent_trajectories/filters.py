@@ -1,4 +1,4 @@
-"""Filters that reject an agent's episodes; `choice` decides which of the others are taken.
+"""Filters that reject an agent's episodes; `choice` decides which of the others are kept.
 
 No filter asks a model: what the model said from memory stands in the row. A filter's score is in the row.
 """
@@ -61,7 +61,7 @@ _DATA_SET = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFilterConfig:
-    """Limits that an episode has to keep, and how many episodes of a question are taken."""
+    """Limits that an episode has to keep, and how many episodes of a question are kept."""
 
     min_right_share: float = 0.25
     """Smallest share of right draws on a question; below it a right one may be right by chance. One alone of several
@@ -73,7 +73,7 @@ class AgentFilterConfig:
     max_tokens: int = 16384
     """Most tokens of a conversation, as `token_estimate` counts them."""
     most: int = 2
-    """Most episodes of a question that are taken after all filters."""
+    """Most episodes of a question that are kept after all filters."""
     long: LongEpisodeLimits = field(default_factory=LongEpisodeLimits)
     """Limits on the calls of an agent that opens pages. They are no settings of other agents."""
 
@@ -85,8 +85,8 @@ class AgentFilterConfig:
 
 
 def judge_episode(row: AgentTrajectory, config: AgentFilterConfig) -> list[Verdict]:
-    """Return every filter's verdict, the gravest first; without the one on memory where the model was not asked from
-    memory.
+    """Return the verdict of every filter on an episode, the gravest first. There is none on answers from memory where
+    the model was not asked for them.
     """
     browses = row.episode.browse is not None
     verdicts = [
@@ -176,8 +176,9 @@ def may_be_right(row: AgentTrajectory) -> bool:
 
 
 def no_search(row: AgentTrajectory) -> Verdict:
-    """Reject an episode that answers without a search: it would teach to answer from memory. Score: searches
-    executed."""
+    """Reject an episode that answers without a search: it would teach to answer from memory. Score: how many searches
+    were executed.
+    """
     return guesses.reject_no_search(len(row.episode.searches))
 
 
@@ -187,10 +188,11 @@ def admitted_guess(row: AgentTrajectory) -> Verdict:
 
 
 def unread_query(row: AgentTrajectory, *, bridges: Bridges = "checked") -> Verdict:
-    """Reject an episode whose own query names what it has not read, even where a later search supports it.
+    """Reject an episode whose own query names what it has not read, even where a later search supports it. `bridges`
+    "any" rejects none.
 
-    That is a name, a number or a hop's answer found neither in the question nor in what it was given before. Score: how
-    many queries do.
+    That is a name, a number or a hop's answer found neither in the question nor in what the agent was given before.
+    Score: how many queries do.
     """
     verdict = guesses.reject_unread(find_unread(row))
     return replace(verdict, keep=True, detail="") if bridges == "any" else verdict
@@ -216,46 +218,49 @@ def missing_evidence(row: AgentTrajectory) -> Verdict:
 
 
 def is_same_reading(reading: FactReading, row: AgentTrajectory) -> bool:
-    """Tell whether a model that answered the whole question from what was read gave the row's answer or, where the row
-    is right, a gold one. Whether it gave another one beside it is measured by `other_answers`.
+    """Tell whether a model that answered the whole question from what the agent had read gave the agent's answer or a
+    gold one. Whether it gave another answer beside it is measured by `other_answers`.
     """
     return has_found(reading, row.episode.question, (row.episode.answer, *row.golds))
 
 
 def unstated_answer(row: AgentTrajectory) -> Verdict:
-    """Reject an answer that a model, asked once more over what the agent had read, did not find there.
+    """Reject an answer that, as the readings recorded in the row say, a model did not find when it was asked once more
+    over what the agent had read. A row without readings is kept.
 
-    Score: how many of the facts that the answer rests on are not stated. Only episodes that no other filter rejects are
-    read again, and only for facts that no sentence and no triple states plainly.
+    Score: how many of the facts that the answer rests on the model did not find stated. Only episodes that no other
+    filter rejects are read again, and only for facts that no sentence and no triple states plainly.
     """
     return count_unstated(row.readings, facts_to_read(row) if row.readings else ())
 
 
 def other_answers(row: AgentTrajectory) -> Verdict:
-    """Reject an episode in which a model, asked once more, found another answer to the question or to a hop as well,
-    which the episode does not rule out.
+    """Reject an episode for which, as the readings recorded in the row say, a model found another answer to the
+    question or to a hop as well, which the episode does not rule out. A row without readings is kept.
 
-    Score: the number of facts with another answer. The same episodes are read as for `unstated_answer`.
+    Score: the number of facts with another answer.
     """
     is_ruled_out = partial(rules_out, way_of(row))
     return count_rivals(row.readings, facts_to_read(row) if row.readings else (), is_ruled_out)
 
 
 def open_branch(row: AgentTrajectory) -> Verdict:
-    """Reject an episode that follows one of several and says of the others neither what it found nor why not.
+    """Reject an episode that follows one of several things it found and says of the others neither what it found nor
+    why not.
 
-    A model that reads it finds them. Score: how many there are. Only episodes that no other filter rejects are read so.
+    A model that reads the episode finds them and records them in the row (`open_branches`); only episodes that no other
+    filter rejects are read so, and others are kept. Score: how many there are.
     """
     way = way_of(row) if row.open_branches else None
     return count_open(row.open_branches or (), lambda name: way is not None and is_left_open(way, name))
 
 
 def ungrounded_answer(row: AgentTrajectory) -> Verdict:
-    """Reject an answer that its searches did not bring, or that the conversation was not given of what they brought.
+    """Reject an answer that no search of the episode brought, or that the conversation was not given of what searches
+    brought: what a call beside the conversation has read is not seen by the turn that answers.
 
-    What a call beside the conversation has read is not seen by the turn that answers. A gold answer that it says in
-    other words, and what either goes by too, are as good; yes and no are exempt. Score: how many turns that it was
-    given state it; 0 where no search brought it.
+    A gold answer that the episode's answer says in other words, and other names of either, are as good; yes and no are
+    exempt. Score: how many of the messages that the agent was given state it; 0 where no search brought it.
     """
     names = names_of_answer(row.episode.answer, row.golds)
     is_found = is_stated(read_texts(row.episode, row.episode.question), names)
@@ -268,9 +273,9 @@ def ungrounded_answer(row: AgentTrajectory) -> Verdict:
 def answer_before_read(row: AgentTrajectory, *, bridges: Bridges = "checked") -> Verdict:
     """Reject an episode in which a turn says the answer before any text given to it states that answer.
 
-    The answer of a hop counts as `bridges` rules. Queries count as what is said, the turn that answers does not. The
-    answer itself may not be guessed, nor what a comparison draws it from. What stands in the question is no leak, nor
-    are yes and no. Score: how many turns do.
+    `bridges` says from when on the answer of a hop other than the last may be said (`filters.guesses.Bridges`). Queries
+    count as what is said, the turn that answers does not. The answer itself may not be guessed, nor what a comparison
+    draws it from. What stands in the question is no leak, nor are yes and no. Score: how many turns do.
     """
     question, names = row.episode.question, names_of_answer(row.episode.answer, row.golds)
     guarded, read = guarded_facts(question, names, row.gold_hops, bridges), given_by_message(row)
@@ -288,8 +293,8 @@ def answer_before_read(row: AgentTrajectory, *, bridges: Bridges = "checked") ->
 def speaks_of_data_set(row: AgentTrajectory) -> Verdict:
     """Reject an episode in which a turn speaks of how the question was made, of the index or of gold answers.
 
-    Words that stand in what it was given are exempt. Score: how many turns do. What a turn claims to have read is not
-    judged: that takes more than words.
+    Words that stand in what the agent was given are exempt. Score: how many turns do. What a turn claims to have read
+    is not judged: that takes more than words.
     """
     given = [message.content for message in row.episode.messages if message.role != "assistant"]
     turns = [message.content for message in row.episode.messages if message.role == "assistant"]
@@ -309,13 +314,15 @@ def repeated_search(row: AgentTrajectory) -> Verdict:
 
 
 def early_relation(row: AgentTrajectory) -> Verdict:
-    """Reject an episode that asks a graph for a later hop's relation while it names only what an earlier hop is of, as
-    a film for a place of birth. Score: number of such relations."""
+    """Reject an episode that asks a graph for a later hop's relation while it names only the entity from which an
+    earlier hop starts: a film, where the place of birth of its director is sought. Score: number of such relations.
+    """
     return reject_early_requests(find_early_requests(way_of(row)))
 
 
 def right_by_chance(row: AgentTrajectory, *, least: float) -> Verdict:
-    """Reject an episode when too few draws on its question are right, so that this one may be right by chance.
+    """Reject an episode when the share of right draws on its question is below `least`, so that this one may be right
+    by chance.
 
     A single right one of several draws is too few, whatever the share. A model's answer to the question from what was
     read counts as a second one, where it is the same. Score: the share of right ones, corrected for chance.
@@ -328,14 +335,16 @@ def right_by_chance(row: AgentTrajectory, *, least: float) -> Verdict:
 
 
 def too_long(row: AgentTrajectory, *, most: int) -> Verdict:
-    """Reject a conversation with more tokens than a trainer takes. Score: its estimated number of tokens."""
+    """Reject a conversation with more tokens than the `most` that a trainer takes. Score: its estimated number of
+    tokens.
+    """
     return reject_too_long(row.token_estimate, most)
 
 
 def known_from_memory(memory: FromMemory, *, most: float) -> Verdict:
-    """Reject a question that the same model answers without any search. Score: the share of right answers, corrected
-    for chance, where half right ones count half. When all replies were cut nothing is known, and the question is
-    rejected.
+    """Reject a question of which the same model answers more than the share `most` of draws rightly without any search.
+    Score: that share, corrected for chance, where half right answers count half. When all replies were cut nothing is
+    known, and the question is rejected.
     """
     if not memory.answers:
         detail = f"no verdict: all {memory.draws} replies were cut"
@@ -349,9 +358,9 @@ def known_from_memory(memory: FromMemory, *, most: float) -> Verdict:
 
 
 def correct_for_chance(share: float, question: str, golds: Sequence[str]) -> float:
-    """Return a share of right answers, corrected for right guesses.
+    """Return a share of right answers to a question, less what guessing would give.
 
-    Half of all guesses are right where the answer is yes or no, or one that the question names.
+    Half of all guesses are right where the gold answer is yes or no, or one that the question names.
     """
     is_choice = is_never_quoted(golds[0]) or mentions(question, golds[0])
     return max(0.0, 2 * share - 1) if is_choice else share

@@ -70,15 +70,16 @@ def judge_calls(row: AgentTrajectory, limits: LongEpisodeLimits) -> list[Verdict
 
 
 def malformed_turns(row: AgentTrajectory, *, most: int) -> Verdict:
-    """Reject an episode with too many turns that could not be read, or were repaired. Score: their number."""
+    """Reject an episode with more than `most` turns that could not be read, or were repaired. Score: their number."""
     slips = slips_of(_record(row))
     verdict = count_faults("malformed_turns", slips, str)
     return verdict if len(slips) > most else replace(verdict, keep=True, detail="")
 
 
 def unread_pages(row: AgentTrajectory, *, least: float) -> Verdict:
-    """Reject an episode that cites too many pages which it never opened, knowing only their snippets from searches.
-    Score: the share of the cited pages that it opened, or looked through for words; 1 where it cites none.
+    """Reject an episode that opened less than the share `least` of the pages that it cites, knowing the others only by
+    their snippets from searches. Score: the share of the cited pages that it opened, or looked through for words; 1
+    where it cites none.
     """
     record = _record(row)
     cited = {each.page for each in cited_in(record)}
@@ -90,8 +91,9 @@ def unread_pages(row: AgentTrajectory, *, least: float) -> Verdict:
 
 
 def uncited_answer(row: AgentTrajectory, *, least: float) -> Verdict:
-    """Reject an answer when no cited part states it, when a cited part was never shown, or when too few of the pages
-    behind it are cited. Yes and no need any part that was shown. Score: how many of the cited results state the answer.
+    """Reject an answer when no cited part states it, when a cited part was never shown, or when less than the share
+    `least` of the pages behind it is cited. Yes and no need any part that was shown. Score: how many of the cited
+    results state the answer.
     """
     record, names = _record(row), names_of_answer(row.episode.answer, row.golds)
     figures, cited = record.figures, cited_results(record)
@@ -109,14 +111,16 @@ def uncited_answer(row: AgentTrajectory, *, least: float) -> Verdict:
 
 
 def too_few_calls(row: AgentTrajectory, *, least: int) -> Verdict:
-    """Reject an episode with too few calls to teach research. Score: its calls."""
+    """Reject an episode with fewer than `least` calls of tools: too few to teach research. Score: the number of its
+    calls.
+    """
     calls = len(_record(row).calls)
     detail = "" if calls >= least else f"{calls} calls (at least {least})"
     return Verdict(keep=calls >= least, reason="too_few_calls", score=float(calls), detail=detail)
 
 
 def too_many_calls(row: AgentTrajectory, *, most: int | None) -> Verdict:
-    """Reject an episode with more calls than wanted. Score: its calls."""
+    """Reject an episode with more than `most` calls of tools; None sets no limit. Score: the number of its calls."""
     calls = len(_record(row).calls)
     keep = most is None or calls <= most
     detail = "" if keep else f"{calls} calls (at most {most})"
@@ -124,8 +128,8 @@ def too_many_calls(row: AgentTrajectory, *, most: int | None) -> Verdict:
 
 
 def repeated_calls(row: AgentTrajectory, *, most: int) -> Verdict:
-    """Reject an episode that repeats calls whose results it still had in its context. Score: their number. A result
-    that was removed from the context may be asked for again.
+    """Reject an episode that repeats more than `most` calls whose results it still had in its context. Score: their
+    number. A result that was removed from the context may be asked for again.
     """
     record = _record(row)
     again = [record.calls[number] for number in needless_repeats(record)]
@@ -136,8 +140,8 @@ def repeated_calls(row: AgentTrajectory, *, most: int) -> Verdict:
 
 
 def dead_end(row: AgentTrajectory, *, most: int) -> Verdict:
-    """Reject an episode that stayed too long on a path that led nowhere. Score: the longest run of calls that found
-    nothing new of use.
+    """Reject an episode with more than `most` calls in a row that found nothing new of use. Score: the longest such run
+    of calls.
     """
     length = longest_dead_end(_record(row))
     detail = "" if length <= most else f"{length} calls in a row led nowhere (at most {most})"
@@ -145,7 +149,9 @@ def dead_end(row: AgentTrajectory, *, most: int) -> Verdict:
 
 
 def unused_pages(row: AgentTrajectory, *, most: float) -> Verdict:
-    """Reject an episode that opens many pages and never names them again. Score: their share of the opened pages."""
+    """Reject an episode that never names again more than the share `most` of the pages that it opened. Score: that
+    share.
+    """
     figures = _record(row).figures
     share = figures.pages_unused / figures.pages_opened if figures.pages_opened else 0.0
     detail = "" if share <= most else f"{figures.pages_unused} of {figures.pages_opened} opened pages are never named"

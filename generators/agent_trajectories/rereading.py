@@ -1,4 +1,6 @@
-"""Read selected episodes once more: first what an answer rests on, then which links the agent left open."""
+"""Have a model read selected episodes once more: first whether the facts behind the answer are stated in what was read,
+then which links the agent left open, that is, which of several things found it did not follow.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,18 @@ _REPLY = object_schema(open=list_schema(object_schema(link=_TEXT, name=_TEXT, wh
 
 
 def waiting_rows(chosen: Chosen[AgentTrajectory], config: AgentGeneratorConfig) -> list[AgentTrajectory]:
-    """Return the rows that still have to be read: those that `choice.unread_rows` names for what their answer rests on,
-    and the other selected ones for open links."""
+    """Return the rows that a model still has to read as the configuration asks: those of `choice.unread_rows` for what
+    their answer rests on, and the kept ones that need no such reading any more for the links that they leave open.
+    """
     facts = unread_rows(chosen.kept, chosen.rejected) if config.answer_check != "off" else []
     unread = {row.uid for row in facts}
     return [*facts, *(row for row in chosen.kept if row.uid not in unread and _is_unread(row, config))]
 
 
 async def read_row(row: AgentTrajectory, asker: Asker, config: AgentGeneratorConfig) -> AgentTrajectory:
-    """Return a row that `waiting_rows` names with what was read: of its answer where that was not read yet, else of its
-    links."""
+    """Have a model read one row of `waiting_rows`, and return the row with what it found: on the facts behind the
+    answer where these were not read yet, else on the links left open.
+    """
     if config.answer_check != "off" and not row.readings and facts_to_read(row):
         row = replace(row, readings=await _read_facts(row, asker, config))
     else:
@@ -43,7 +47,9 @@ async def read_row(row: AgentTrajectory, asker: Asker, config: AgentGeneratorCon
 
 
 def reading_problems(row: AgentTrajectory, config: AgentGeneratorConfig) -> Iterator[str]:
-    """Yield what should have been read of a taken row and was not, or was without need."""
+    """Yield a line for each reading by a model that a kept row should have by this configuration and has not, or has
+    without need.
+    """
     asked = facts_to_read(row) if config.answer_check != "off" else ()
     if [each.question for each in row.readings] != [fact.question for fact in asked]:
         yield "what its answer rests on was not read once more, or something else was"
@@ -86,7 +92,9 @@ async def _read_branches(row: AgentTrajectory, asker: Asker, config: AgentGenera
 
 
 def show_episode(row: AgentTrajectory) -> str:
-    """Return an episode as who judges its links reads it: thoughts, searches, passages and the answer."""
+    """Return an episode as text for the model that finds links left open: thoughts, searches, passages and the
+    answer.
+    """
     way = way_of(row)
     parts = [line for search in way.searches for line in _show_search(search)]
     return "\n".join([*parts, f"THOUGHT: {way.last_thought.strip()}", f"ANSWER: {way.answer}"])

@@ -131,7 +131,9 @@ def with_shares(rows: Sequence[AgentTrajectory]) -> list[AgentTrajectory]:
 
 
 def with_verdict(row: AgentTrajectory, score: float | None, keys: Sequence[str]) -> AgentTrajectory:
-    """Return the row with a judge's score of its answer, and the keys of the calls behind the score."""
+    """Return the row with a judge's score of its answer, and the ledger keys of the calls behind the score; with score
+    None, the row as it is.
+    """
     if score is None:
         return row
     scores = replace(row.episode.scores, judge=score)

@@ -71,7 +71,7 @@ _MEANINGS = with_earlier(
 
 
 def agent_trajectory(run: OpenRun, row: AgentTrajectory) -> Parts:
-    """Return a view of a row of `agent_trajectories`."""
+    """Return what the inspector shows of a row of `agent_trajectories`."""
     pairs = run.table("pairs").matching("good_uid", row.uid) if "pairs" in run.tables else ()
     tabs = [] if row.episode.browse is None else [_calls_of_pages(row.episode.browse)]
     tabs += [
@@ -88,7 +88,9 @@ def agent_trajectory(run: OpenRun, row: AgentTrajectory) -> Parts:
 
 
 def pair(run: OpenRun, row: ContrastivePair) -> Parts:
-    """Return a view of a row of `pairs`: both episodes from the message in which they first differ."""
+    """Return what the inspector shows of a row of `pairs`: both episodes from the message in which they first
+    differ.
+    """
     return [Title(row.question), Note(row.answer, "right"), *_contrast(run, row)]
 
 

@@ -113,7 +113,9 @@ def backend_of(retrieval: Retrieval) -> str:
 
 
 async def draw(question: Question, context: AgentContext, config: AgentRunConfig) -> Draws[AgentTrajectory]:
-    """Draw a question's episodes; none if it names its answer or the model knows it, which a few cheap calls show."""
+    """Draw a question's episodes; none where the question names its answer or the model knows it from memory, which is
+    found out by a few cheap calls.
+    """
     named = answer_in_question(question)
     if not named.keep:
         return Draws(against=named)
@@ -139,7 +141,9 @@ async def read_again(
     context: AgentContext,
     config: AgentRunConfig,
 ) -> tuple[Chosen[AgentTrajectory], Meter]:
-    """Return the choice after a model read each chosen row once more, where that is configured, and the calls."""
+    """Have a model read each chosen row once more where the configuration asks for it; return the choice among the rows
+    as they are then, and the calls made.
+    """
     work = _Work(question, context, _environment(question, context))
     return await choose_read(
         rows,
@@ -180,18 +184,18 @@ def choose(rows: Sequence[AgentTrajectory], question: Question, config: AgentRun
 
 
 def pairs_of(chosen: Chosen[AgentTrajectory], config: AgentRunConfig) -> list[ContrastivePair]:
-    """Return pairs of a better and a worse episode; see `choice.preference_pairs`."""
+    """Return pairs of a better and a worse episode for preference training; see `choice.preference_pairs`."""
     return preference_pairs(chosen.kept, chosen.rejected, config.generator.max_pairs)
 
 
 def sft_of(row: AgentTrajectory, config: AgentRunConfig) -> list[SftRow]:
-    """Return the SFT rows of a kept episode; none where it follows no protocol that is trained."""
+    """Return the SFT rows of a kept episode; none where it follows no protocol that trainers know."""
     del config
     return sft_rows(row, data_source=NAME)
 
 
 def problems_of(row: AgentTrajectory, question: Question, checks: RowChecks) -> Iterator[str]:
-    """Yield what is wrong with a kept episode that no filter examines."""
+    """Yield a line for each thing that is wrong with a kept episode and that no filter examines."""
     del question
     if not searches_match(row):
         yield "its searches and answer are not those of its conversation"

@@ -1,4 +1,6 @@
-"""Turn documents into bundles, questions over them, a curriculum of the questions, and episodes (R-Search)."""
+"""Turn documents into bundles (a few related documents from several sources), questions over them, a curriculum of the
+questions, and search episodes that answer these (R-Search).
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args

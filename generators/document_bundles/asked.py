@@ -1,8 +1,8 @@
 """Turn the questions of bundles into questions for other data sets, each with paragraphs to search in.
 
-Only factual ones go on: the others are answered by a sentence or by letters of options, which no match of short answers
-scores. A question has the documents of its bundle among its paragraphs, and the run's documents that are most like
-them, as MuSiQue has paragraphs that mislead. It has no gold decomposition, since no step's answer is known.
+Only factual ones are turned: the others are answered by a sentence or by letters of options, which no match of short
+answers scores. A question has the documents of its bundle among its paragraphs, and the run's documents that are most
+like them, as MuSiQue has paragraphs that mislead. It has no gold decomposition, since no step's answer is known.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from trailforge.schemas import (
 
 
 def ask_elsewhere(run: Path, distractors: int) -> tuple[list[Question], list[str]]:
-    """Return the questions of a finished run, in order, and the types of those that are left out. `distractors` is the
-    number of paragraphs beside a question's own. The same run gives the same questions.
+    """Return the factual questions of the finished run in the folder `run`, in order, and the types of those that are
+    left out. `distractors` is the number of paragraphs that each gets beside its own documents. The same run gives the
+    same questions.
     """
     documents = {row.id: row for row in read_rows(_files(run, "documents"), SourceDocument)}
     bundles = {row.uid: row.document_ids for row in read_rows(_files(run, "bundles"), Bundle)}

@@ -47,7 +47,9 @@ class QuestionOutcome:
 
 
 def documents_of(run: OpenRun, bundle_id: str, ids: Sequence[str] = ()) -> tuple[SourceDocument, ...]:
-    """Return a bundle's documents in its order; for a run that does not store them together, those whose ids it has."""
+    """Return a bundle's documents in its order. For a run that does not store them together, those of its documents
+    that the run has; `ids` names them where the run has no row of the bundle either.
+    """
     number = run.find("bundle_inputs", bundle_id)
     if number is not None:
         item: BundleInput = run.record("bundle_inputs", number)
@@ -76,8 +78,9 @@ def questions_of(run: OpenRun, bundle_id: str) -> list[QuestionOutcome]:
 
 
 def rejections_of(run: OpenRun, bundle_id: str) -> list[RejectedRow]:
-    """Return the rejected rows that name a bundle or one of its questions, as far as `OpenRun.search_on` searches
-    them."""
+    """Return the rejected rows that name a bundle or one of its questions. In a large run only the first part of the
+    rejected rows is searched, until `pipelines.search.search_on` continues.
+    """
     if "rejected" not in run.tables:
         return []
     return [run.record("rejected", number) for number in search_rows(run, "rejected", quote(bundle_id)).rows]
@@ -111,8 +114,8 @@ class Hold:
 
     @classmethod
     def of(cls, ids: Sequence[str], links: Sequence[BundleLink], min_cosine: float) -> Hold | None:
-        """Measure a bundle by its documents and links; None where a document has no link. Shared names count only
-        between documents that are near.
+        """Measure a bundle by the ids of its documents and the links between them; None where a document has no link.
+        Shared names count only between documents whose cosine reaches `min_cosine`.
         """
         of = {id: [link for link in links if id in (link.first, link.second)] for id in ids}
         if not links or not all(of.values()):
@@ -132,15 +135,15 @@ class Hold:
 
 
 def asked_of(run: OpenRun) -> tuple[float, float]:
-    """Return the cosine and the sum over shared names that this run's bundles had to reach; 0 where the run does not
-    say.
+    """Return the mean cosine and the sum of weights of shared names that this run's bundles had to reach; 0 where the
+    run does not say.
     """
     bundling: Mapping[str, Any] = run.config.get("bundles") or {}
     return bundling.get("min_cosine") or 0.0, bundling.get("min_shared") or 0.0
 
 
 def list_columns(run: OpenRun) -> Mapping[str, Sequence[Any]]:
-    """Return the columns that the list of bundles shows beside those that the table stores."""
+    """Return the columns, by name, that the inspector's list of bundles shows beside those that the table stores."""
     table = run.table("bundles")
     names = [name for name in ("uid", "document_ids", "links") if name in table.schema.names]
     rows, min_cosine = table.select(names).to_pylist(), asked_of(run)[0]
@@ -158,8 +161,8 @@ def list_columns(run: OpenRun) -> Mapping[str, Sequence[Any]]:
 
 
 def outcomes_of(run: OpenRun) -> Mapping[str, str]:
-    """Return what became of each bundle that questions were written about: `kept`, `waiting`, or why most of its
-    questions were rejected.
+    """Return by bundle's id what became of each bundle that questions were written about: `kept`, `waiting`, or why
+    most of its questions were rejected.
     """
     return run.once(("outcomes",), lambda: _outcomes(run))
 
@@ -196,7 +199,7 @@ def _bundle_of(payload: str) -> str:
 
 
 def meanings(run: OpenRun) -> Mapping[str, str]:
-    """Return an explanation of each column of the list of bundles."""
+    """Return an explanation of each column of the inspector's list of bundles, by the column's name."""
     min_cosine, min_shared = asked_of(run)
     return {
         "outcome": "kept: a question of it is in the data set; waiting: its candidates are not chosen among yet; else "
@@ -214,7 +217,7 @@ def meanings(run: OpenRun) -> Mapping[str, str]:
 
 
 def chips_of(run: OpenRun, row: Bundle) -> list[StyledText]:
-    """Return labels that say how strongly a bundle is connected, and how much can be asked about it."""
+    """Return short labels that say how strongly a bundle is connected, and how much can be asked about it."""
     (min_cosine, min_shared), told = asked_of(run), meanings(run)
     hold = Hold.of(row.document_ids, row.links, min_cosine)
     chips: list[StyledText] = []
@@ -266,7 +269,7 @@ def reasons_of(run: OpenRun, row: Bundle) -> Parts:
 
 
 def brief(run: OpenRun, row: Bundle) -> Parts:
-    """Show a bundle among many in at most five lines, with the full date and source of each document."""
+    """Show a bundle in a list of many in at most five lines, with the full date and source of each document."""
     figures = [piece for chip in chips_of(run, row) for piece in (" · ", chip)]
     names = ", ".join(dict.fromkeys(name for link in row.links for name in link.names)) or row.theme
     begin = (StyledText(row.uid, "strong"), f" {outcomes_of(run).get(row.uid, 'not asked')}", *figures[:4])

@@ -65,7 +65,7 @@ class SelectionConfig:
     benchmarks: tuple[str, ...] = ()
     """Files of benchmark questions that must not be trained on."""
     benchmark_hashes: tuple[str, ...] = ()
-    """SHA-256 of these files: their content decides the rows, and their place does not."""
+    """SHA-256 of the files in `benchmarks`: their content decides the rows, and their place does not."""
     stages: int = 4
     """Number of stages of the curriculum."""
 
@@ -165,8 +165,9 @@ class BundleRunConfig(RunConfig):
         return "chat" if self.writer.kind == "model" else "completion"
 
     def against(self, benchmarks: list[Path]) -> BundleRunConfig:
-        """Return the configuration with these benchmarks beside the preset's. Raises `InvalidInput` for a file that is
-        missing."""
+        """Return the configuration with these files of benchmark questions, which must not be trained on, beside the
+        preset's. Raises `InvalidInput` for a file that is missing.
+        """
         paths = dict.fromkeys((*self.selection.benchmarks, *map(str, benchmarks)))
         missing = [path for path in paths if not Path(path).is_file()]
         if missing:
@@ -176,8 +177,8 @@ class BundleRunConfig(RunConfig):
 
 
 def packages(config: BundleRunConfig, inputs: RunInputs) -> tuple[str, ...]:
-    """Return the modules that a run imports, as `DataSet.packages`: for bundling, the encoder and, where questions are
-    wanted, plans.
+    """Return the names of the modules that a run imports, so that missing ones are found before it begins
+    (`DataSet.packages`): for bundling, for the encoder and, where questions are wanted, for plans.
     """
     found = (*PACKAGES, *encoder_packages(config.encoder.name))
     tools, is_asked = config.tools, config.questions and not inputs.options.get("bundles_only")
@@ -187,8 +188,8 @@ def packages(config: BundleRunConfig, inputs: RunInputs) -> tuple[str, ...]:
 
 
 def goes_on(config: BundleRunConfig, earlier: BundleRunConfig) -> bool:
-    """Tell whether a run may continue an earlier one, as `DataSet.goes_on`: one that had only bundles may get questions
-    about them, by any model.
+    """Tell whether a run with `config` may continue an earlier one in its folder (`DataSet.goes_on`): one that had only
+    bundles may get questions about them, by any model.
     """
     if earlier.questions or not config.questions:
         return False

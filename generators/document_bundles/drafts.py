@@ -1,5 +1,6 @@
-"""Show a bundle in a prompt, describe the writing model's reply, and turn a draft of it into a row with plan and
-options."""
+"""Show a bundle in a prompt, describe the writing model's reply, and turn a draft (a question in that reply) into a row
+with plan and options.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ _LETTERED = re.compile(r"\s*\(?([A-Ha-h])[.):]\s+")
 
 
 def render_documents(documents: Sequence[SourceDocument], longest: int) -> str:
-    """Return documents as a prompt shows them, numbered from 1."""
+    """Return documents as a prompt shows them, numbered from 1, each cut to `longest` characters."""
     return "\n\n".join(
         f"[{number}] {document.title} ({TOOLS[document.kind]}, {document.source}"
         f"{', ' + document.published if document.published else ''})\n{shown_text(document, longest)}"
@@ -51,8 +52,8 @@ def render_documents(documents: Sequence[SourceDocument], longest: int) -> str:
 
 
 def shown_text(document: SourceDocument, longest: int) -> str:
-    """Return the part of a document that a prompt shows: its beginning or, for a paper, the parts that say what it did
-    and found.
+    """Return the part of a document that a prompt shows, at most `longest` characters: its beginning or, for a paper,
+    the parts that say what it did and found.
     """
     return cut_paper(document.text, longest) if document.kind == "academic" else cut_text(document.text, longest)
 
@@ -60,7 +61,9 @@ def shown_text(document: SourceDocument, longest: int) -> str:
 def index_things(
     documents: Sequence[SourceDocument], longest: int, counts: CaseCounts | None = None
 ) -> list[DocumentThings]:
-    """Return a bundle's documents, as prompts show them, indexed by the things they mention; see `singled.prepare`."""
+    """Return a bundle's documents, cut to `longest` characters as prompts show them, indexed by the things they
+    mention. `counts` are word counts over all documents, by default over these alone.
+    """
     shown = [(document.title, shown_text(document, longest)) for document in documents]
     return prepare(shown, [document.kind == "academic" for document in documents], counts)
 
@@ -88,7 +91,8 @@ def render_quotes(row: BundleQuestion, documents: Sequence[SourceDocument]) -> s
 
 
 def describe_finds(bundle: Bundle, documents: Sequence[SourceDocument], longest: int) -> str:
-    """Describe for the writing model what may connect two documents, as found by rule; empty where nothing is found.
+    """Describe for the writing model what may connect two documents, as found by rule in the parts of at most `longest`
+    characters that it is shown; empty where nothing is found.
 
     First come things that one document singles out of several in another, with what each says of them; then the names
     that two documents share; then names about which each of two documents says something of its own, with a sentence of
@@ -137,8 +141,9 @@ def reply_schema(count: int, *, is_bounded: bool = True) -> dict[str, Any]:
     """Return the JSON schema of a writer's reply: what connects the documents, or why nothing does, and up to `count`
     questions.
 
-    The fields are in the order in which they have to be thought of. Without bounds it serves to check replies, whose
-    lists are cut when they are too long (`cut_lists`) rather than asked for again.
+    The fields are in the order in which they have to be thought of. With `is_bounded` false the schema sets no largest
+    lengths of lists: it then serves to check replies, whose lists are cut when they are too long (`cut_lists`) rather
+    than asked for again.
     """
     text = {"type": "string"}
 
@@ -191,7 +196,9 @@ def row_of(
     seed: int,
     provenance: Provenance,
 ) -> BundleQuestion:
-    """Turn a draft of a bundle into a row, unchecked: the filters judge it afterwards."""
+    """Turn a draft, a question of the writer's reply, into a row, unchecked: the filters judge it afterwards. `number`
+    is the draft's place among those of the bundle.
+    """
     documents = item.documents
     nodes, edges = plan_of(draft["hops"], documents)
     uid = hashlib.sha256(f"{item.id} {number} {draft['question']}".encode()).hexdigest()[:16]

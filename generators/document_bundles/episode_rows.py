@@ -25,8 +25,8 @@ from trailforge.schemas import (
 
 
 def derive_fields(messages: Sequence[Message], row: BundleQuestion, score: float) -> Mapping[str, Any]:
-    """Return the fields of an episode that follow from its question, its conversation and the score of its answer.
-    Options are compared as the reward compares them, so that naming all of them earns nothing.
+    """Return the fields of an episode that follow from its question `row`, its conversation and `score`, the score of
+    its answer from 0 to 1. Options are compared as the reward compares them, so that naming all of them earns nothing.
     """
     truth = make_truth((), protocol=R_SEARCH.name, options=row.options, correct_options=row.correct_options)
     paid = rewards.score(

@@ -1,5 +1,6 @@
-"""Refit the fields that follow from what a person fixed in a bundle's question, and check that its evidence supports
-it."""
+"""Make the fields anew that follow from what a person fixed in a bundle's question, and check that its evidence
+supports it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ _MEASURED_ON_OTHERS = frozenset(
 
 
 def refit(row: BundleQuestion, old: BundleQuestion) -> BundleQuestion:
-    """Return the row with the answer of its options, and the scores of the filters that ask no model."""
+    """Return the fixed row with the answer that its options say, and the scores of the filters that ask no model. `old`
+    is the row before the fix.
+    """
     if row.options:
         row = _with_chosen(row, old)
     if row.answer != old.answer:  # what was said in other words was the old answer

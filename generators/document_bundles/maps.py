@@ -60,7 +60,7 @@ class _Placed:
 
 
 def document_map(run: OpenRun, bundle: Bundle | None) -> Parts:
-    """Return a map of all documents of a run that points out those of a bundle."""
+    """Return a map of all documents of a run that points out those of a bundle; None points out none."""
     if "embeddings" not in run.tables:
         return [Note("This run keeps no embeddings, so there is no map of its documents.")]
     placed: _Placed = run.once(("map",), lambda: _place(run))
@@ -168,8 +168,8 @@ _COLOURS = ("#3b75af", "#e8963e", "#509e3d", "#b5433a", "#8d69b8", "#84584e", "#
 def draw_plots(
     folder: Path, bundling: Bundling, sources: Sequence[str], vectors: np.ndarray, themes: Sequence[str], seed: int
 ) -> list[FileEntry]:
-    """Draw the figures of the card into a run's folder, `map_of_documents` and `bundle_sizes`, and return their
-    entries.
+    """Draw the figures of the card into a run's folder, `map_of_documents` and `bundle_sizes`, and return their entries
+    for the manifest. `vectors`, `sources` and `themes` are as for the former.
     """
     drawn = {
         MAP: map_of_documents(vectors, sources, bundling, themes, seed),

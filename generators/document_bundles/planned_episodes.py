@@ -110,7 +110,7 @@ class PlannedEpisodeConfig:
 
     @property
     def limits(self) -> EpisodeFilterConfig:
-        """Return the limits that the filters of episodes use."""
+        """Return the limits that an episode has to keep, in the form that the filters of episodes take."""
         return EpisodeFilterConfig(min_reward=self.min_reward, min_evidence=self.min_evidence, most_gold=self.most_gold)
 
     @property
@@ -210,7 +210,7 @@ def _is_clean(episode: SearchEpisode, row: BundleQuestion, most_gold: float) -> 
 
 
 def against(episode: SearchEpisode, row: BundleQuestion, config: PlannedEpisodeConfig) -> Verdict | None:
-    """Return the first verdict that rejects the episode, or None when all filters keep it."""
+    """Return the first verdict that rejects the episode; None when all filters keep it."""
     return first_rejection(judge_episode(episode, row, config.limits))
 
 

@@ -102,8 +102,8 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def bundle_question(run: OpenRun, row: BundleQuestion) -> Parts:
-    """Return a view of a row of `bundle_questions` or `candidates`: question and answer, with its evidence and its
-    search plan.
+    """Return what the inspector shows of a row of `bundle_questions` or `candidates`: question and answer, with its
+    evidence and its search plan.
     """
     documents = documents_of(run, row.bundle_id, [hop.document_id for hop in row.hops])
     hops = [_hop(number, hop, documents) for number, hop in enumerate(row.hops)]
@@ -115,7 +115,7 @@ def bundle_question(run: OpenRun, row: BundleQuestion) -> Parts:
 
 
 def bundle(run: OpenRun, row: Bundle) -> Parts:
-    """Return a view of a row of `bundles` with one of its questions."""
+    """Return what the inspector shows of a row of `bundles`: the bundle with one of its questions."""
     asked = questions_of(run, row.uid)
     rejected = [each for each in rejections_of(run, row.uid) if each.uid == row.uid]
     put_aside = [
@@ -138,12 +138,14 @@ def bundle(run: OpenRun, row: Bundle) -> Parts:
 
 
 def bundle_input(run: OpenRun, row: BundleInput) -> Parts:
-    """Return a view of a row of `bundle_inputs`."""
+    """Return what the inspector shows of a row of `bundle_inputs`, a bundle with its documents."""
     return [*_bundle_head(run, row.bundle), *_documents(row.documents)]
 
 
 def episode(run: OpenRun, row: SearchEpisode) -> Parts:
-    """Return a view of a row of `episodes`: the plan, what each search found, the parts of the reward."""
+    """Return what the inspector shows of a row of `episodes`: the plan, what each search found, the parts of the
+    reward.
+    """
     chips = [
         StyledText(row.type),
         StyledText(f"{row.origin} plan", "", ORIGINS[row.origin]),

@@ -46,7 +46,7 @@ def selection_shards(bundles: tuple[Shard, ...], receipts: list[Receipt]) -> tup
 
 
 def shards_made(before: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
-    """Return the shards into which the only shard of the stage before cut its rows."""
+    """Return the shards into which the single shard of the preceding stage cut its rows, as its receipt says."""
     return receipts[0].shards
 
 

@@ -150,19 +150,21 @@ class Writer(Protocol):
     """What the writer said joins the documents, or why nothing does; empty where it said neither."""
 
     async def write(self) -> list[BundleQuestion]:
-        """Write drafts in a fixed order; an empty list when nothing connects the documents. Raises the kinds of
-        `ProviderError`.
+        """Write drafts of questions in a fixed order; an empty list when nothing connects the documents. Raises the
+        kinds of `ProviderError`.
         """
         ...
 
     async def mend(self, row: BundleQuestion, against: Verdict, number: int) -> BundleQuestion | None:
-        """Write another draft to replace a rejected one, as draft `number` of the bundle; None when there is none.
-        Raises the kinds of `ProviderError`.
+        """Write another draft to replace one that the verdict `against` rejects, as draft `number` of the bundle; None
+        when there is none. Raises the kinds of `ProviderError`.
         """
         ...
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
-        """Answer a question from documents; see `filters.bundle_readings.DocumentReader`."""
+        """Answer a question from these documents alone, or from memory where there are none, in draw number `sample`;
+        None when the reply was cut.
+        """
         ...
 
 
@@ -183,8 +185,8 @@ class BundleWork:
     joins: str = ""
 
     async def write(self) -> list[BundleQuestion]:
-        """Write drafts in the order of the reply; an empty list when the model finds nothing that connects the
-        documents. Raises `MalformedReply` and the kinds of `ProviderError`.
+        """Write drafts of questions in the order of the reply; an empty list when the model finds nothing that connects
+        the documents. Raises `MalformedReply` and the kinds of `ProviderError`.
         """
         count = self.context.config.questions_per_bundle
         reply = await self._asked(self._prompt(), "write", count)
@@ -192,7 +194,7 @@ class BundleWork:
         return [draft_row(draft, n, self.item, self.context) for n, draft in enumerate(cut_lists(reply, count))]
 
     async def mend(self, row: BundleQuestion, against: Verdict, number: int) -> BundleQuestion | None:
-        """Write another draft to replace a rejected one; see `Writer.mend`. None when the reply cannot be read."""
+        """Write another draft to replace a rejected one, as `Writer.mend` says. None when the reply cannot be read."""
         documents = self.item.documents
         told = fill(
             PROMPTS.text(MEND),
@@ -231,7 +233,9 @@ class BundleWork:
         )
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
-        """Answer as a `filters.bundle_readings.DocumentReader` does. Options are shuffled at each draw."""
+        """Answer a question from these documents alone, or from memory where there are none, in draw number `sample`;
+        None when the reply was cut. Options are shuffled at each draw.
+        """
         config = self.context.config
         shown, letters = _in_other_order(row, f"{self.context.seed}:{row.uid}:{sample}") if sample else (row, {})
         text = render_documents(documents, config.longest_document)
@@ -264,7 +268,9 @@ def may_be_mended(against: Verdict) -> bool:
 
 
 def describe_rejection(against: Verdict, documents: Sequence[SourceDocument]) -> str:
-    """Say for the writer's prompt why a draft was rejected, naming documents by their numbers there."""
+    """Say for the writer's prompt why the verdict `against` rejects a draft, naming documents by their numbers in that
+    prompt.
+    """
     numbers = {document.id: f"[{number}]" for number, document in enumerate(documents, start=1)}
     if against.reason == "poor_question":
         return f"An editor finds: {against.detail}"
@@ -287,7 +293,9 @@ def _number_documents(detail: str, numbers: Mapping[str, str]) -> tuple[str, int
 
 
 def draft_row(draft: dict[str, Any], number: int, item: BundleInput, context: BundleContext) -> BundleQuestion:
-    """Turn a draft of a bundle into a row of the run."""
+    """Turn a draft, a question of the writer's reply, into a row of the run. `number` is its place among those of the
+    bundle.
+    """
     provenance = context.provenance(item.id, context.config.prompt_version)
     return row_of(draft, number, item, preset=context.preset, seed=context.seed, provenance=provenance)
 

@@ -58,8 +58,8 @@ def card(
     paths: Iterable[FactChain],
     tries: Iterable[Count] = (),
 ) -> str:
-    """Return the card as Markdown, and write its plot beside it. `tries` counts the attempts that gave no path, by
-    reason.
+    """Return the card of these questions and paths as Markdown, and write its plot beside it. `tries` counts the
+    attempts that gave no path, by reason.
     """
     figures = _Figures(tries=tuple(tries), calls={each.purpose for each in manifest.calls_by_purpose})
     for path in paths:

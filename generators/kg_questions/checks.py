@@ -18,8 +18,8 @@ from trailforge.schemas import FactChain, InvalidInput, KgQuestion, RejectedRow,
 
 
 class KgQuestionRowChecks(RowChecks):
-    """Compares questions with their paths and filters, and the selected ones with the candidates. Memory holds the
-    questions.
+    """Compares a run's questions with their paths and filters, and the selected ones with the candidates. Memory holds
+    all questions.
     """
 
     config: KgQuestionRunConfig

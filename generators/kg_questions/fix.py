@@ -11,7 +11,7 @@ from trailforge.schemas import InvalidInput, KgQuestion
 
 
 def refit(row: KgQuestion, old: KgQuestion) -> KgQuestion:
-    """Return the row with new scores of the filters that need no model."""
+    """Return the fixed row with new scores of the filters that need no model. `old` is the row before the fix."""
     check_aliases(row.answer_aliases)
     if [replace(hop, question="") for hop in row.decomposition] != [
         replace(hop, question="") for hop in old.decomposition

@@ -87,7 +87,9 @@ class KgQuestionWork:
     meter: Meter = field(default_factory=Meter)
 
     async def write(self) -> KgQuestion:
-        """Write the draft. Raises `MalformedReply` and the kinds of `ProviderError`."""
+        """Write the draft of the question, by the model or by rules as the configuration says. Raises `MalformedReply`
+        and the kinds of `ProviderError`.
+        """
         config = self.context.config
         if config.kind == "templates":
             return row_of(compose(self.item), self.item, self.context)
@@ -97,7 +99,7 @@ class KgQuestionWork:
         return row_of(wording_of(reply), self.item, self.context)
 
     async def answer(self, row: KgQuestion, sample: int) -> str | None:
-        """Answer the question from memory, as `QuestionReader.answer` does."""
+        """Have the model answer the question from memory, in draw number `sample`; None when its reply was cut."""
         config = self.context.config
         sampling = Sampling(
             temperature=config.closed_book_temperature,
@@ -113,13 +115,15 @@ class KgQuestionWork:
         return read_short_answer(text, config.max_answer_words)
 
     async def name(self, question: str) -> tuple[str, ...]:
-        """Name all that fits a description, as a `QuestionReader` does. Raises as `check`."""
+        """Have the model name from memory everything that it knows to fit a description, which is worded as a question.
+        Raises `MalformedReply` and the kinds of `ProviderError`.
+        """
         prompt = fill(PROMPTS.text("name_described"), question=question)
         return tuple((await self._judge(prompt, NAME_SCHEMA, "name_described"))["names"])
 
     async def check(self, row: KgQuestion) -> Objections:
-        """Check the question, as `QuestionReader.check` does. Raises `MalformedReply` and the kinds of
-        `ProviderError`.
+        """Have the model compare the question with its facts and its answer, and return its objections. Raises
+        `MalformedReply` and the kinds of `ProviderError`.
         """
         reply = await self._judge(check_prompt(row), CHECK_SCHEMA, "check")
         return Objections(
@@ -164,7 +168,9 @@ def check_prompt(row: KgQuestion) -> str:
 
 
 def schema_for(chain: FactChain) -> dict[str, Any]:
-    """Return the JSON schema of the model's reply, with as many sub-questions as there are entities to find."""
+    """Return the JSON schema of the model's reply to `writer_prompt`, with as many sub-questions as there are entities
+    to find.
+    """
     count = len(chain.found)
     sub_questions = {"type": "array", "items": {"type": "string"}, "minItems": count, "maxItems": count}
     return object_schema({"question": {"type": "string"}, "sub_questions": sub_questions})

@@ -19,7 +19,9 @@ JSONL = "questions.jsonl"
 
 
 def select(run: StageRun) -> None:
-    """Write `kg_questions/`, `questions.jsonl`, and the rejected questions, unless that is done."""
+    """Write the tables `kg_questions` and the rejected questions of a run, and the file `questions.jsonl`, unless that
+    is done.
+    """
     folder = run.folder
     for shard in missing_shards(folder, run.shards):
         kept, rejected = select_distinct(read_candidates(folder, run.before, KgQuestion))
@@ -32,8 +34,8 @@ def select(run: StageRun) -> None:
 
 
 def select_distinct(candidates: Iterable[KgQuestion]) -> tuple[list[KgQuestion], list[tuple[KgQuestion, Verdict]]]:
-    """Return the questions that are kept, with one more score each, and the others with the reason. Of two that ask the
-    same the first is kept.
+    """Return the questions that are kept, each with the score of the filter that compares it with those before, and the
+    others with the verdict that rejects them. Of two that ask the same the first is kept.
     """
     asked = AcceptedQuestions()
     kept: list[KgQuestion] = []

@@ -56,7 +56,7 @@ _COLUMNS = {
 
 
 def kg_question(run: OpenRun, row: KgQuestion) -> Parts:
-    """Return a view of a row of `kg_questions`."""
+    """Return what the inspector shows of a row of `kg_questions`."""
     hops = [
         Note((StyledText(f"{number}. ", "strong"), f"{hop.question} → ", StyledText(hop.answer, "strong")))
         for number, hop in enumerate(row.decomposition, start=1)
@@ -73,7 +73,7 @@ def kg_question(run: OpenRun, row: KgQuestion) -> Parts:
 
 
 def fact_chain(run: OpenRun, row: FactChain) -> Parts:
-    """Return a view of a row of `inputs`: facts that a question may be made of."""
+    """Return what the inspector shows of a row of `inputs`: facts that a question may be made of."""
     return [Title(row.id), fact_graph(row), DataTable([_fact(row, fact) for fact in row.facts], _COLUMNS)]
 
 

@@ -47,8 +47,8 @@ class Phrase:
 
 
 def phrase_of(fact: KgFact, head_kind: str = "") -> Phrase:
-    """Return the phrase for `fact.found`. `head_kind` is the kind of the triple's subject, by which verbs are
-    chosen.
+    """Return the phrase for the entity to which a fact leads. `head_kind` is the kind of the triple's subject, by which
+    verbs are chosen; empty where it is not known.
     """
     label = fact.triple.relation_label.casefold()
     known = PROMPTS.phrases(RELATIONS).get(label)

@@ -105,7 +105,9 @@ def sample_by_quota(sampler: PathSampler, demand: Demand, count: int) -> Iterato
 
 
 def traits_of_chain(chain: FactChain) -> Traits:
-    """Return the traits of the question that rules make of a chain, as `demand.traits_of` finds them."""
+    """Return the traits that quotas count (hops, shape, last relation, described start) of the question that rules make
+    of a chain.
+    """
     described = described_in(chain)
     meets = any(len(chain.leading_to(node)) > 1 for node in chain.found if node not in described)
     relation = relation_of(compose(chain).sub_questions[-1])
@@ -114,7 +116,7 @@ def traits_of_chain(chain: FactChain) -> Traits:
 
 
 def open_context(work: ModelWork, client: ModelClient) -> KgQuestionContext:
-    """Open what all paths share."""
+    """Open what all paths of a run share: model, settings and the graph's date."""
     config = work.config
     return KgQuestionContext(
         **work.shared(client),

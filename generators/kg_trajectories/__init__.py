@@ -1,4 +1,6 @@
-"""Turn questions and a knowledge graph into annotated search episodes, pairs of them and SFT rows (DynaSearcher)."""
+"""Turn questions and a knowledge graph into annotated search episodes, pairs of them for preference training, and rows
+for supervised fine-tuning, or SFT (DynaSearcher).
+"""
 
 from typing import TYPE_CHECKING
 

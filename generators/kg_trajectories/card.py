@@ -152,7 +152,9 @@ def _rewards(figures: _Figures) -> str:
 
 
 def draw_rewards(parts: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> bytes:
-    """Draw a histogram of each part of the reward, for selected and for rejected episodes, and return it as a PNG."""
+    """Draw a histogram of each part of the reward, given as its name with the values of selected and of rejected
+    episodes, and return the picture as PNG bytes.
+    """
     lines = math.ceil(len(parts) / _COLUMNS)
     figure = figure_of(9, 0.5 + 2.2 * lines)
     each = figure.subplots(lines, _COLUMNS, squeeze=False).ravel()

@@ -73,8 +73,8 @@ class EpisodeSelectionConfig:
 def choose_rows(
     candidates: Sequence[KgTrajectory], config: EpisodeSelectionConfig = EpisodeSelectionConfig()
 ) -> Chosen[KgTrajectory]:
-    """Select the best of the episodes that all filters keep: those that guess least, then as `_rank` orders them. None
-    is selected that takes the same route as a better one.
+    """Select the best of the episodes that all filters keep, the one that guesses least first, and reject the others.
+    None is selected that takes the same route as a better one.
     """
     verdicts: dict[int, Verdict] = {}
     sound: list[int] = []
@@ -102,8 +102,8 @@ def choose_rows(
 
 
 def unread_rows(chosen: Chosen[KgTrajectory]) -> list[KgTrajectory]:
-    """Return the kept rows for which a model must still read whether their answer is stated, since nothing names it
-    plainly.
+    """Return the kept rows for which a model must still read whether their answer is stated, since nothing they read
+    names it plainly.
     """
     return [row for row in chosen.kept if facts_to_read(row) and not row.readings]
 
@@ -158,7 +158,7 @@ def _not_taken(taken: int, likeness: float, config: EpisodeSelectionConfig) -> V
 def contrastive_pairs(
     good: Sequence[KgTrajectory], bad: Sequence[tuple[KgTrajectory, Verdict]], most: int
 ) -> list[ContrastivePair]:
-    """Return at most `most` pairs of a selected and a rejected episode of one question.
+    """Return at most `most` pairs of a selected and a rejected episode of one question, for preference training.
 
     Every bad episode is used once, with the good one that agrees with it for longest before doing better, and none that
     equals a used one up to its mistake. Reasons of rejection alternate; within one, the pairs that differ latest come
@@ -256,10 +256,12 @@ def parting(good: KgTrajectory, bad: KgTrajectory) -> int | None:
 
 
 def parts_for_the_better(good: KgTrajectory, bad: KgTrajectory, place: int) -> bool:
-    """Tell whether, at this message, where two episodes first differ, the good one's turn is the better one.
+    """Tell whether the good episode's turn is the better one at `place`, the index of the message at which the two
+    first differ.
 
-    It is where only the bad one's turn has a fault (`_faulty_turns`), where the good one can answer while the bad one
-    searches on, or where the bad one's search shows less of what the gold hops ask for.
+    It is where only the bad one's turn has a fault (it breaks the format, says what is misread or not found yet, or
+    searches in vain), where the good one can answer while the bad one searches on, or where the bad one's search shows
+    less of what the gold hops ask for.
     """
     if place >= min(len(good.messages), len(bad.messages)):
         return False

@@ -144,7 +144,7 @@ class KgGeneratorConfig:
 
     @property
     def grammar(self) -> Grammar:
-        """Return the protocol, with the wording of its rules for agents."""
+        """Return the protocol by which episodes are written, with the wording of its rules for agents."""
         return with_turns(self.episode.max_turns)
 
     @property
@@ -229,8 +229,9 @@ class KgRunConfig(GraphRunConfig):
 
 
 def configure(config: KgRunConfig, inputs: RunInputs) -> KgRunConfig:
-    """Return the configuration with the graph and the documents of these inputs. Raises `InvalidInput` when one is
-    missing."""
+    """Return the configuration with the graph and the documents that the command's inputs name. Raises `InvalidInput`
+    when one is missing.
+    """
     retrieval = search_given(config.retrieval, inputs.options)
     generator = replace(config.generator, kg_filter=filter_given(config.generator.kg_filter, inputs.options))
     return replace(config, generator=generator, retrieval=with_hash(retrieval)).on_graph(inputs.options.get("kg"))

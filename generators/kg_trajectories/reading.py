@@ -68,8 +68,9 @@ class SearchTool:
         return cls(question=question, context=context, environment=environment)
 
     async def search(self, search: Search, meter: Meter) -> Observation:
-        """Search the documents and the graph; `detail` of the result is its `KgStep`. Raises what retrieval and the
-        model of the graph filter raise. `meter` counts the filter's calls.
+        """Search the documents and the graph, and return what the agent is shown; the result's `detail` is the search
+        as a `KgStep`. Raises what retrieval and the model that filters triples raise. `meter` counts that model's
+        calls.
         """
         observed = await self.environment.search_graph(self.question.question, search, meter)
         graph = observed.detail
@@ -89,7 +90,9 @@ class SearchTool:
 
 
 def entity_links(found: KgResult) -> tuple[EntityLink, ...]:
-    """Return all matches of all mentions in a result of the graph."""
+    """Return for each name in a search of the graph every entity that it matched, or one link without an entity where
+    it matched none.
+    """
     return tuple(
         EntityLink(
             mention=one.mention,
@@ -105,7 +108,9 @@ def entity_links(found: KgResult) -> tuple[EntityLink, ...]:
 
 
 def relation_links(found: KgResult) -> tuple[RelationLink, ...]:
-    """Return for each phrase the relation that fits best, by whose label the triples were ranked."""
+    """Return for each phrase by which a search asked for a relation the graph's relation that fits best, by whose label
+    the triples were ranked; a link without a relation where none fits.
+    """
     best = [(one.phrase, one.matches[0] if one.matches else None) for one in found.relations]
     return tuple(
         RelationLink(
@@ -127,8 +132,8 @@ Of the query, triples, the sentences that are read, their passages, and ids of t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Reads answers for one episode with a model. `sample` 0 is the plain reading; with `offer` the model chooses from
-    spans of the text, without it uses its own words.
+    """Reads short answers for one episode with a model. `sample` is the number of the draw, 0 for the plain reading;
+    with `offer` the model chooses from spans of the text that this function lists, without it uses its own words.
     """
 
     context: KgContext
@@ -147,11 +152,11 @@ class Reading:
         prompt: str = "",
         purpose: str = "read",
     ) -> str:
-        """Read a short answer from passages and triples, without braces and tags; empty when the model finds none or
-        its reply was cut.
+        """Read a short answer to `query` from passages and triples, without braces and tags; empty when the model finds
+        none or its reply was cut.
 
-        `searched` are the ids of the entities asked about. `prompt` is the name of a prompt, by default that for guided
-        episodes.
+        `searched` are the ids of the entities asked about, `prompt` is the name of a prompt, by default that for guided
+        episodes, and `purpose` the heading under which the call is counted.
         """
         config, names = self.context.config.reading, self.context.config.prompts
         triples, sentences = triples[: config.num_triples], await self._sentences(query, passages)
@@ -193,7 +198,7 @@ def clean_answer(answer: str) -> str:
 
 
 async def read_answer(row: KgTrajectory, reading: Reading) -> KgTrajectory:
-    """Return the episode with the readings of a model, which looks up the facts behind its answer in all that the
+    """Return the episode with what a model said when it was asked for each fact behind the answer over all that the
     episode read.
     """
 
@@ -292,8 +297,9 @@ def find_asked_facts(step: KgStep) -> list[AskedFact]:
 
 
 def find_conflict(fact: AskedFact, answer: str, documents: Sequence[Passage], store: KgStore) -> KgConflict | None:
-    """Return the contradiction between triples and documents; None when they agree or cannot be compared. `answer` has
-    one value, or several separated by semicolons; only values that a document contains count.
+    """Return the contradiction between the graph's triples and the answer that was read from documents; None when they
+    agree or cannot be compared. `answer` has one value, or several separated by semicolons; only values that a document
+    contains count.
     """
     said = [part for part in map(str.strip, answer.split(";")) if part and not is_abstention(part)]
     said = [part for part in said if not mentions(fact.question, part) and _stands_in(documents, part)]

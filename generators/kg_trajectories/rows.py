@@ -44,8 +44,9 @@ def row_of(
     call_keys: Sequence[str],
     nearest: Sequence[float | None] = (),
 ) -> KgTrajectory:
-    """Return the row of an episode as it happened; `steps_of(run)` are its searches. `nearest` is the similarity of the
-    search results to each of the question's supporting documents, where that was measured.
+    """Return the row of an episode as it happened; `steps_of(run)` are its searches. `sample` is the number of the
+    draw, `call_keys` are the ledger keys of its model calls, and `nearest` has for each supporting document of the
+    question the similarity of the search results to it, where that was measured.
     """
     assert run.stop != "failed", run.error  # a tool that fails here raises
     row = KgTrajectory(
@@ -145,8 +146,8 @@ def _is_of_another_country(name: str, called: Sequence[str]) -> bool:
 
 
 def steps_match(row: KgTrajectory, opening: Sequence[Message]) -> bool:
-    """Tell whether steps, end and final answer agree with the conversation, which must begin with `opening`; False for
-    one that cannot be read.
+    """Tell whether a row's searches, end and final answer agree with its conversation, which must begin with the
+    messages `opening`; False for a conversation that cannot be read.
     """
     try:
         *searches, last = [KG_SEARCH.parse_turn(m.content) for m in row.messages if m.role == "assistant"]

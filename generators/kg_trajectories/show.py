@@ -59,7 +59,7 @@ _LINKS = {
 
 
 def kg_trajectory(run: OpenRun, row: KgTrajectory) -> Parts:
-    """Return a view of a row of `kg_trajectories`."""
+    """Return what the inspector shows of a row of `kg_trajectories`."""
     pairs = run.table("pairs").matching("good_uid", row.uid) if "pairs" in run.tables else ()
     tabs = [
         Tab("Searches", lambda: _searches(row), lambda: [_line(step) for step in row.steps]),
@@ -76,8 +76,8 @@ def kg_trajectory(run: OpenRun, row: KgTrajectory) -> Parts:
 
 
 def pair(run: OpenRun, row: ContrastivePair) -> Parts:
-    """Return a view of a row of `pairs`: a good and a bad episode of one question, side by side from where they
-    differ.
+    """Return what the inspector shows of a row of `pairs`: a good and a bad episode of one question, side by side from
+    where they differ.
     """
     return [Title(row.question), Note(row.answer, "right"), *_contrast(run, row)]
 

@@ -58,7 +58,9 @@ from trailforge.schemas import (
 
 
 def open_context(work: ModelWork, client: ModelClient) -> KgContext:
-    """Open what all questions share. Raises an error when the index or the graph does not exist."""
+    """Open what all questions of a run share: model, settings, documents and graph. Raises an error when the index or
+    the graph does not exist.
+    """
     config = work.config
     if not config.kg:
         raise InvalidInput("no knowledge graph; give --kg, a folder that `trailforge kg build` made", field="kg")
@@ -79,13 +81,15 @@ class Leader(Protocol):
     """Makes the grammar of the answers that the model may give when it reads."""
 
     async def lead(self, tool: SearchTool, asker: Asker, sample: int) -> EpisodeRun:
-        """Make one guided episode. `asker.meter` counts its calls. Raises what retrieval and the client raise."""
+        """Make the guided episode number `sample`. `asker` calls the model, and its `meter` counts the calls. Raises
+        what retrieval and the model's client raise.
+        """
         ...
 
 
 async def draw(question: Question, context: KgContext, config: KgRunConfig) -> Draws[KgTrajectory]:
-    """Draw episodes by `generate`, and record whether searches found what the answer rests on. A question that names
-    its answer gets none.
+    """Draw a question's episodes, and record whether searches found what the answer rests on. A question that names its
+    answer gets none.
     """
     named = answer_in_question(question)
     if not named.keep:
@@ -98,8 +102,8 @@ async def draw(question: Question, context: KgContext, config: KgRunConfig) -> D
 
 async def generate(question: Question, context: KgContext) -> Draws[KgTrajectory]:
     """Make all episodes of a question at once, before any filter. Raises `InvalidInput` for a guided question without
-    gold decomposition or without paragraphs to search, what the client raises, and the first episode's error when all
-    were lost.
+    gold decomposition or without paragraphs to search, what the model's client raises, and the first episode's error
+    when all were lost.
     """
     if context.config.is_led and not question.decomposition:
         raise InvalidInput(
@@ -123,11 +127,11 @@ async def read_and_hold(
     context: KgContext,
     config: KgRunConfig,
 ) -> tuple[Chosen[KgTrajectory], Meter]:
-    """Read each chosen row once more where the configuration asks for it, and compare the graph with the documents for
-    kept rows.
+    """Read each chosen row once more with a model where the configuration asks for it, and compare the graph with the
+    documents for kept rows.
 
-    Returns the choice and the calls of both. Raises what the client raises, and `MalformedReply` for a reading that is
-    empty or cut.
+    Returns the choice and the calls of both. Raises what the model's client raises, and `MalformedReply` for a reading
+    that is empty or cut.
     """
 
     async def read(row: KgTrajectory, meter: Meter) -> KgTrajectory:
@@ -146,11 +150,11 @@ async def read_and_hold(
 async def hold_against_documents(
     rows: Sequence[KgTrajectory], question: Question, context: KgContext
 ) -> tuple[tuple[KgTrajectory, ...], Meter]:
-    """Return a question's selected episodes with the contradictions between their triples and documents, and a meter of
-    the calls.
+    """Return a question's selected episodes with the contradictions between their triples and documents, and the calls
+    made to find these.
 
-    Episodes that found the same share a call. Raises what the client raises; a fact whose reading is cut or too long is
-    not checked.
+    Episodes that found the same share a call. Raises what the model's client raises; a fact whose reading is cut or too
+    long is not checked.
     """
     if context.config.self_check == "off":
         return tuple(rows), Meter()
@@ -260,7 +264,7 @@ def pairs_of(chosen: Chosen[KgTrajectory], config: KgRunConfig) -> list[Contrast
 
 
 def problems_of(row: KgTrajectory, question: Question, checks: RowChecks) -> Iterator[str]:
-    """Yield what is wrong with a selected episode that no filter examines."""
+    """Yield a line for each thing that is wrong with a selected episode and that no filter examines."""
     asked = facts_to_read(row) if checks.config.generator.answer_check != "off" else ()
     if [each.question for each in row.readings] != [fact.question for fact in asked]:
         yield "what its answer rests on was not read once more, or something else was"

@@ -1,4 +1,6 @@
-"""Turn questions into search trees, trajectories and SFT rows (MSearcher)."""
+"""Turn questions into search trees, and these into the trajectories of right and of corrected searches and rows for
+supervised fine-tuning, or SFT (MSearcher).
+"""
 
 from trailforge.generators.search_options import QUESTION_HINTS, SEARCHED
 from trailforge.pipelines import DataSet, Stage, Table

@@ -86,8 +86,8 @@ def reply_schema(hops: int) -> dict[str, Any]:
 
 
 def with_words(question: Question, wordings: Sequence[str]) -> Question:
-    """Return the question with its gold sub-questions reworded, each where the new words ask for the same as far as is
-    known.
+    """Return the question with its gold sub-questions reworded, `wordings` having one for each in order. A sub-question
+    keeps its words where the new ones refer to other answers, add a name or say an answer.
     """
     hops = question.decomposition
     plan = gold_plan(hops).sub_questions

@@ -53,7 +53,9 @@ def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
 
 
 def card(folder: Path, manifest: Manifest, config: MctsRunConfig, rows: Iterable[Trajectory]) -> str:
-    """Return the card of these rows as `card_of` does; trees and rejected rows are those of the folder."""
+    """Return the card of these rows as Markdown, and write its plot beside it. The search trees and rejected rows that
+    it counts are read from the run's folder.
+    """
     figures = _count(rows, rows_of(folder, "rejected", RejectedRow))
     figures.stops.update(tree.stop_reason for tree in rows_of(folder, "trees", SearchTree))
     is_small = config.model.url == "embedded" or config.generator.policy.kind == "rules"

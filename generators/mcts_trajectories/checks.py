@@ -18,7 +18,9 @@ from trailforge.schemas import Question, SearchTree, Trajectory
 
 
 def problems_of(row: Trajectory, question: Question, checks: RowChecks) -> Iterator[str]:
-    """Check conversation, spans and thoughts of a kept row, and whether it searches or reads again as the run does."""
+    """Yield what is wrong with a kept row, a line each: with its conversation, its spans and its thoughts, and where it
+    searches or reads again otherwise than the run's settings say. `checks` holds these settings.
+    """
     del question
     if problem := mismatch(row):
         yield f"its conversation is not that of its fields: {problem}"
@@ -44,7 +46,12 @@ def _is_without_spans(checks: RowChecks) -> bool:
 def check_beside(
     checks: RowChecks, name: str, questions: Mapping[str, Question], stored: Mapping[str, Chosen[Trajectory]]
 ) -> None:
-    """Check that a question's kept rows keep to the caps on each kind, and that its search tree fits them."""
+    """Check that the rows kept of each question keep to the caps on each kind, and that its search tree fits them;
+    problems are reported to `checks`.
+
+    `name` is the file name that one shard has in every table; `questions` and `stored` are that shard's questions and
+    rows, by the questions' ids.
+    """
     for chosen in stored.values():
         _check_caps(checks, name, chosen)
     asked = questions.keys() - checks.left_out(name, "search")
@@ -82,8 +89,8 @@ def _problems_of_tree(tree: SearchTree, question: Question, checks: RowChecks) -
 
 
 def tree_problems(tree: SearchTree) -> list[str]:
-    """Return what is inconsistent in a tree: visits that do not add up, values that are not the mean of their
-    rollouts.
+    """Return what is inconsistent in a tree, a line each: visits that do not add up, values that are not the mean of
+    their rollouts' rewards.
     """
     problems = []
     rewards: dict[int, list[float]] = defaultdict(list)

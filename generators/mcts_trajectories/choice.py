@@ -30,8 +30,9 @@ def choose_rows(
 ) -> Chosen[Trajectory]:
     """Return the accepted candidates, in order, and the others each with the first verdict that rejects it.
 
-    Filters come before caps, so a row that a filter rejects makes room for the next one of its kind. `kept` are rows of
-    the question that are accepted already: they count for the caps, and near copies of them are rejected.
+    Filters come before `caps`, the largest numbers of rows of each kind, so a row that a filter rejects makes room for
+    the next one of its kind. `kept` are rows of the question that are accepted already: they count for the caps, and
+    near copies of them are rejected.
     """
     accepted = list(kept)
     rejected: list[tuple[Trajectory, Verdict]] = []
@@ -55,8 +56,9 @@ def over_cap(row: Trajectory, accepted: Sequence[Trajectory], caps: ReflectionCo
 async def reword(
     question: Question, chosen: Chosen[Trajectory], context: Context, filters: FilterConfig
 ) -> tuple[Chosen[Trajectory], Meter]:
-    """Reword the chosen rows with the model's thoughts where these pass the checks; returns the choice and the calls
-    made, as `choose_worded` does.
+    """Have the run's model write the thoughts of the chosen rows, and reject those rows to which it objects; a row
+    whose new thoughts do not pass the checks keeps its old ones. Returns the choice, in which further rows may fill the
+    gaps, and the calls made: none where the settings take thoughts from templates.
     """
     if context.config.thoughts.source == "templates":
         return chosen, Meter()
@@ -74,9 +76,10 @@ async def choose_worded(
 ) -> tuple[Chosen[Trajectory], Meter]:
     """Have a model word each kept row and reject those that it objects to; returns the choice and the calls made.
 
-    The first row is worded before the others, and rows that share a step to which the model objects there are rejected
-    without a call. A rejected row makes room: rows that were rejected as its duplicate, or by the cap of its kind, are
-    considered again. `choose_beside` does what `choose_rows` does beside rows that are kept.
+    `tell` words one row, counts its calls, and returns the row with the model's objections. The first row is worded
+    before the others, and rows that share a step to which the model objects there are rejected without a call. A
+    rejected row makes room: rows that were rejected as its duplicate, or by the cap of its kind, are considered again.
+    `choose_beside` chooses among the rows given first, beside those given second, which are kept.
     """
     kept: list[Trajectory] = []
     doubted: list[tuple[Trajectory, Verdict]] = []

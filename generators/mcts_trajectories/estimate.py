@@ -45,7 +45,7 @@ _MOST_HOPS = 6
 
 @dataclass(slots=True)
 class Yield:
-    """Sums over searched questions: their calls, rows and ends."""
+    """Sums over searched questions: their calls, their rows, and for what reasons their searches ended."""
 
     questions: int = 0
     calls: Counter[str] = field(default_factory=Counter)
@@ -64,7 +64,9 @@ class Yield:
         return self.calls.total() / max(1, self.rows.total())
 
     def add(self, rows: Sequence[Trajectory], calls: Mapping[str, int], stop: str) -> None:
-        """Add the rows, calls and end of one question."""
+        """Add one question by its accepted rows, its calls by purpose, and `stop`, the reason for which its search
+        ended.
+        """
         self.questions += 1
         self.calls.update(calls)
         self.rows.update(row.reflection_error or "correct" for row in rows)
@@ -164,8 +166,8 @@ def counted_of(config: MctsRunConfig) -> Counted:
 
 
 def behaviour_of(config: MctsRunConfig) -> Behaviour:
-    """Return the behaviour counted in those recorded runs. A strong model's objections to rows, which are rare, are
-    counted in all its runs, since they do not depend on what was searched.
+    """Return how often each thing went wrong in the recorded runs that `counted_of` chooses. A strong model's
+    objections to rows, which are rare, are counted in all its runs, since they do not depend on what was searched.
     """
     behaviour = counted_of(config).behaviour()
     if config.model.url == EMBEDDED:
@@ -176,7 +178,9 @@ def behaviour_of(config: MctsRunConfig) -> Behaviour:
 
 
 def context_of(config: MctsRunConfig, behaviour: Behaviour, model: ChainModel, words: int = 0) -> Context:
-    """Return the context of a search with this configuration in the simulated world."""
+    """Return what the questions of a rehearsal share: a run's settings, with this simulated model and a simulated
+    search engine whose passages have at least `words` words.
+    """
     return Context(
         run_id="rehearsal",
         model="chains",

@@ -20,8 +20,9 @@ from trailforge.schemas import InvalidInput, Trajectory, count_conversation
 
 
 def refit(row: Trajectory, old: Trajectory) -> Trajectory:
-    """Return the row with the question in its first turn, the final answer in its last, and its spans, rewards and
-    length."""
+    """Return the fixed row with its question in the first turn of the conversation, its final answer in the last, and
+    its spans, rewards and length made anew. `old` is the row before the fix.
+    """
     row = _with_turns(row, old)
     check_verdicts(malformed_conversation(row))
     row = _with_golds(row, old)

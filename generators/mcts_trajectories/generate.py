@@ -133,9 +133,10 @@ async def generate(
 ) -> Generated:
     """Search a question and word what was found as trajectories.
 
-    `parallel` is as in `mcts.search.search`. The search continues until each kind of row is among those that `choose`
-    keeps. `worded` is the question with its gold sub-questions as they are to be searched (`asking`); rows are judged
-    by the question itself. `keys` are those of the calls that reworded it.
+    `parallel` is the number of leaves that are selected in one round. The search continues until each kind of row is
+    among those that `choose` keeps. `worded` is the question with its gold sub-questions as they are to be searched, or
+    None for its own; rows are judged by `question`. `keys` are the ledger keys of the calls that reworded it, which go
+    into every row.
     """
     searched = worded or question
     meter = Meter()
@@ -175,7 +176,10 @@ async def generate(
 
 
 def asker_for(question: Question, context: Context, meter: Meter, parallel: int) -> Asker:
-    """Return a client for a question's prompts. Prompts of questions with long searches are sent first."""
+    """Return a client that sends a question's prompts to the run's model and counts the calls in `meter`. Questions
+    with long searches are sent first; of equally long ones those last whose search runs several leaves at once
+    (`parallel`).
+    """
     # Long searches first; among equals, those of the tail last: they are the ones that end quickly.
     priority = 2 * expected_hops(question) + int(parallel == 1)
     return context.asker(meter, context.config.rollout.style, priority=priority)
@@ -190,7 +194,7 @@ def expected_hops(question: Question) -> int:
 
 def trajectories(question: Question, tree: SearchTree, context: Context, keys: Sequence[str] = ()) -> list[Trajectory]:
     """Return the correct and reflective trajectories of a tree in a fixed order: correct ones, then by error type.
-    `keys` are those of calls behind all of them.
+    `keys` are the ledger keys of calls made before the search, which are recorded in every trajectory.
     """
     told = [(rollout, None) for rollout in correct_rollouts(tree)]
     told += [(each.right, each) for each in reflections(tree, same_answer, mentions, context.config.reflection)]
@@ -300,8 +304,8 @@ def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunne
 
 
 def find_fault(step: Step, question: Question) -> Fault | None:
-    """Return what is wrong with a step's answer: no passage states it, or it is not its gold hop's. None when it is
-    fine.
+    """Return what is wrong with a step's answer: `missed` or `misread` where no passage states it or it is not its gold
+    hop's. None when it is fine.
     """
     if (hop := missed_hop(step, question)) is not None:
         gold = question.decomposition[hop].answer

@@ -60,7 +60,7 @@ _ROLES = {"wrong": ("wrong rollout", "wrong"), "mended": ("right rollout", "mend
 
 
 def trajectory(run: OpenRun, row: Trajectory) -> Parts:
-    """Return a view of a row of `mcts_trajectories`."""
+    """Return what the inspector shows of a row of `mcts_trajectories`."""
     chips = [*kind_chips(row), *size_chips(row)]
     tree = _tree_of(run, row.question_id)
     gold = Marked(kind="gold", answers=(row.answer, *row.answer_aliases))
@@ -79,7 +79,7 @@ def trajectory(run: OpenRun, row: Trajectory) -> Parts:
 
 
 def search_tree(run: OpenRun, tree: SearchTree) -> Parts:
-    """Return a view of a row of `trees`."""
+    """Return what the inspector shows of a row of `trees`."""
     return [*head(tree.question, tree.answer, tree.answer_aliases, None, False, _facts(tree)), _drawn(tree, {})]
 
 
@@ -91,7 +91,8 @@ def _sft(run: OpenRun, row: SftRow) -> Parts:
 
 
 def turns_of_mistake(row: Trajectory) -> dict[int, StyledText]:
-    """Return notes for the turns of a conversation that ask and search the wrong step, take it back, and mend it.
+    """Return notes, by the index of the turn, for the turns of a conversation that ask and search the wrong step, take
+    it back, and mend it.
 
     A step's answer stands in the turn after its search. So the turn after a wrong step has the wrong answer, the
     reflection and the next search, or the better answer itself where the same passages are only read again.
@@ -116,7 +117,9 @@ def turns_of_mistake(row: Trajectory) -> dict[int, StyledText]:
 
 
 def steps(found: tuple[Step, ...], gold: Marked, kinds: Mapping[int, str] | None = None) -> Grid:
-    """Return a table of all steps. `kinds` marks steps, by position, as `wrong` or `mended`."""
+    """Return a table of all steps in which the words of `gold` are marked. `kinds` marks steps, by position from 0, as
+    `wrong` or `mended`; None marks none.
+    """
     rows = [_step(step, gold, (kinds or {}).get(place, "")) for place, step in enumerate(found)]
     return Grid(("", "sub-question and query", "answer", "passages"), rows, (0.2, 1.1, 0.6, 1.5))
 

@@ -42,8 +42,8 @@ _LEGEND = Note(
 
 
 def mended(row: Trajectory, tree: SearchTree | None) -> Parts:
-    """Return a view of the mistake and of what mends it. `tree` is that of the row's question; without it, whole
-    rollouts are not shown.
+    """Return what the inspector shows of the mistake in a reflective row and of what mends it. `tree` is that of the
+    row's question; without it, whole rollouts are not shown.
     """
     mistake = next((place for place, step in enumerate(row.steps) if step.is_mistake), None)
     if mistake is None or mistake + 1 >= len(row.steps) or row.step_pair is None or row.reflection_error is None:
@@ -150,7 +150,9 @@ class StepDiff:
 
 
 def diff_steps(wrong: Sequence[Step], right: Sequence[Step], diverges_at: int) -> tuple[StepDiff, ...]:
-    """Compare both rollouts position by position. Before `diverges_at` another wording is no difference."""
+    """Compare both rollouts position by position. Where another wording stands before the position `diverges_at` (from
+    0), it counts as no difference.
+    """
     return tuple(
         StepDiff(wrong=bad, right=good, parts=_parts(bad, good, position < diverges_at) if bad and good else {})
         for position, (bad, good) in enumerate(zip_longest(wrong, right))
@@ -158,8 +160,8 @@ def diff_steps(wrong: Sequence[Step], right: Sequence[Step], diverges_at: int) -
 
 
 def label_of(diffs: Sequence[StepDiff], pair: StepPair, *, same_plan: bool) -> ErrorType | None:
-    """Return the error type that this comparison shows, or None. `same_plan` says that both are rollouts of one
-    node.
+    """Return the error type that this comparison of a wrong and a right rollout shows, or None. `pair` names the two
+    steps at which they part; `same_plan` says that both are rollouts of one node.
     """
     if pair.diverges_at >= len(diffs):
         return None
@@ -173,7 +175,9 @@ def label_of(diffs: Sequence[StepDiff], pair: StepPair, *, same_plan: bool) -> E
 
 
 def reasons(diffs: Sequence[StepDiff], pair: StepPair, *, same_plan: bool) -> list[str]:
-    """Explain the label in sentences without any text of the row; steps are numbered from 1."""
+    """Explain the error type that the comparison shows in sentences without any text of the row; steps are numbered
+    from 1.
+    """
     label, at = label_of(diffs, pair, same_plan=same_plan), pair.diverges_at
     bad, good = (diffs[at].wrong, diffs[at].right) if label else (None, None)
     if bad is None or good is None:

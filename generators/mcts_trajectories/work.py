@@ -28,8 +28,8 @@ SEARCH, SOLVE = "search", "solve"
 
 
 def tail_of(folder: Path, settings: Settings, schedule: ScheduleConfig) -> frozenset[Question]:
-    """Return the questions that a run searches last, which depend on the input alone and not on the clock. A small run
-    has none.
+    """Return the questions that a run searches with several leaves at once, at its end: the shorter ones among its
+    last. They depend on the input alone, not on the clock. A small run has none.
     """
     if settings.items < 2 * schedule.tail_questions:
         return frozenset()
@@ -43,7 +43,9 @@ def tail_of(folder: Path, settings: Settings, schedule: ScheduleConfig) -> froze
 
 
 def open_context(work: ModelWork, client: ModelClient) -> Context:
-    """Open what all questions share. Raises an error when the index does not exist."""
+    """Open what all questions of a run share: model, settings and retrieval. Raises an error when the index does not
+    exist.
+    """
     config, folder = work.config, Path(work.folder)
     settings = read_settings(folder)
     assert settings is not None
@@ -93,7 +95,7 @@ def derive(rows: Sequence[Trajectory], question: Question, config: MctsRunConfig
 
 
 def choose(rows: Sequence[Trajectory], question: Question, config: MctsRunConfig) -> Chosen[Trajectory]:
-    """Choose rows by filters, and then by the caps on each kind."""
+    """Choose which rows of a question are kept: by filters, and then by the caps on each kind."""
     return choose_rows(question, rows, config.filters, config.generator.reflection)
 
 
@@ -104,7 +106,9 @@ async def word(
     context: Context,
     config: MctsRunConfig,
 ) -> tuple[Chosen[Trajectory], Meter]:
-    """Let the model word the thoughts of chosen rows; see `choice.reword`."""
+    """Let the model word the thoughts of chosen rows, and reject those to which it objects; returns the choice and the
+    calls made.
+    """
     del rows
     return await reword(question, chosen, context, config.filters)
 

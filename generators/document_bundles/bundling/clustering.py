@@ -72,10 +72,11 @@ def plan(
     """Order the documents, and divide them into parts when `config.method` is `partitioned`; else all are one part.
 
     `vectors`: (n, d), any length; `sources`: n names; `published`: n ISO 8601 dates, None where unknown, for
-    `config.window_days`; `archives`: for `config.is_centred`, by default the sources; `names`: of each document, with
-    weights, for `config.min_shared`; `sketches`: of the texts (`copies.sketch`), to keep copies in part apart;
-    `papers`: which documents are, for `config.papers_window_days`. Memory of all steps, beside the given vectors: three
-    times theirs and about 100 MB; 8 n² bytes more for `recipe`. `partitioned` takes time linear in n.
+    `config.window_days`; `archives`: the archive each is from, for `config.is_centred`, by default its source; `names`:
+    the weights of each document's names, for `config.min_shared`; `sketches`: of the texts (`copies.sketch`), to keep
+    partial copies apart, by default not done; `papers`: which documents are papers, by default none, for
+    `config.papers_window_days`. Memory of all steps, beside the given vectors: three times theirs and about 100 MB; 8
+    n² bytes more for `recipe`. `partitioned` takes time linear in n.
     """
     vectors = _unit_length(vectors, len(sources))
     dates = [day or "" for day in published or [""] * len(sources)]

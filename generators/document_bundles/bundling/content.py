@@ -82,7 +82,7 @@ def judge_content(document: SourceDocument, config: ContentConfig) -> list[Verdi
 
 
 def check_junk(title: str, text: str) -> Verdict:
-    """Reject a page without content, such as a test page or a refusal. Score: 1 for one."""
+    """Reject a page without content, such as a test page or a refusal. Score: 1 for such a page, else 0."""
     found = _JUNK_TITLE.fullmatch(title.strip(" .!-–—:")) or _JUNK_BEGINNING.match(text)
     return _verdict(not found, "junk", float(bool(found)), f"a page without content: {title[:60]!r}")
 

@@ -1,7 +1,7 @@
 """Find documents that share part of their text, such as a joint release with each office's own first lines.
 
-`duplicates` compares whole documents, by Jaccard similarity, and drops one of two; here one may hold the other beside
-much of its own, and both stay, apart: of a text that both hold no question needs both.
+`duplicates` compares whole documents, by Jaccard similarity, and drops one of two. Here one document may hold the other
+beside much of its own, and both stay, but not in one bundle: what both say needs no second document.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class Copies:
         self._found: dict[tuple[int, int], bool] = {}
 
     def first_pair(self, rows: Sequence[int]) -> tuple[int, int] | None:
-        """Return the first two of these ascending rows that share much of their text, or None."""
+        """Return the first two of these documents, given by ascending row numbers, that share much of their text; None
+        where no two do.
+        """
         pairs = ((one, other) for at, one in enumerate(rows) for other in rows[at + 1 :])
         return next((pair for pair in pairs if self._are(pair)), None) if self._sketches.shape[1] else None
 

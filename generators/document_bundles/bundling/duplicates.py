@@ -99,8 +99,8 @@ def signature(text: str) -> np.ndarray:
 
 
 def order_of(published: str | None, document_id: str) -> Order:
-    """Return a sort key by which the earliest document is kept, then the smallest id; documents without a date come
-    last.
+    """Return a document's sort key; of several copies the one with the smallest is kept: the earliest, then that with
+    the smallest id. Documents without a date come last.
     """
     return (published or _NO_DATE, document_id)
 
@@ -110,11 +110,12 @@ def find_near_copies(
     config: DuplicateConfig,
     shown: Callable[[float], object] = lambda share: None,
 ) -> dict[str, str]:
-    """Return the id of each document to drop with that of the twin that is kept: the smallest of its component.
+    """Return the id of each document to drop, with the id of the document that is kept in its place.
 
-    Twins of twins are one component, so a dropped document need not itself be similar to the one that is kept. Texts
-    without words have no twins. Memory: 1.2 KB a document, whatever they share. `shown` gets the share that is done,
-    from 0 to 1, now and then.
+    Documents that are similar, directly or over others, form one component, of which the first by `order_of` is kept;
+    so a dropped document need not itself be similar to the one that is kept. Texts without words have no copies.
+    Memory: 1.2 KB a document, whatever they share. `shown` is called now and then with the share that is done, from 0
+    to 1.
     """
     documents = sorted(order for order, values in signatures.items() if values[0] != _EMPTY)
     if not documents:

@@ -92,8 +92,8 @@ class DocumentFacts:
         return cls(sentences, head.union(*sentences), head)
 
     def own(self, other: DocumentFacts, shared: Sequence[Collection[str]], names: Collection[str]) -> int:
-        """Count the sentences on something that both documents name, with a figure or a word of a name that the other
-        lacks, 8 at most.
+        """Count this document's sentences on something that the other names too, with a figure or a word of a name that
+        the other lacks, 8 at most.
 
         `shared`: the words of each name that both have; `names`: all words of names, of any document.
         """
@@ -106,7 +106,7 @@ class DocumentFacts:
         return min(_MOST_FACTS, sum(1 for _ in told))
 
     def details(self, names: Collection[str]) -> frozenset[str]:
-        """Return the document's figures and the words of its names."""
+        """Return the document's figures and those of its words that are in `names`, the words of all names."""
         return frozenset(word for word in self.words if word in names or _FIGURE.search(word))
 
 
@@ -123,8 +123,8 @@ class AllDocuments:
     """Number of texts in which each word stands."""
 
     def shared_part(self, first: Collection[str], second: Collection[str]) -> float:
-        """Return the share of the smaller collection's words that the other has too, each weighted by ln(documents /
-        documents with it).
+        """Return the share of the smaller of two collections of words that the other has too, each word weighted by
+        ln(documents / documents with it).
         """
         least = min(self._weight(first), self._weight(second))
         return self._weight(set(first) & set(second)) / least if least else 0.0
@@ -166,7 +166,8 @@ class PairWorth(NamedTuple):
 def worth_of_pair(
     first: DocumentFacts, second: DocumentFacts, known: PairFacts, archive: AllDocuments, config: BundleConfig
 ) -> PairWorth:
-    """Measure how much can be asked about two documents at a middle distance.
+    """Measure how much can be asked about two documents at a middle distance. `known` is what bundling knows of the
+    pair, `archive` has the word counts of all documents.
 
     A question leads from one document to the other over a name in both, to what only one says of it. Such facts count
     where each document has some, and more when few documents have the name: two of many comments on one event do not

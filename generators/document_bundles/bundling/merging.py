@@ -64,7 +64,9 @@ def complete(documents: Documents, groups: list[Group], config: BundleConfig) ->
 
 
 def explain(documents: Documents, rest: Group, config: BundleConfig) -> list[Leftover]:
-    """Return for each of these rows why it is in no bundle, considering these rows alone."""
+    """Return for each of the documents `rest` (row numbers) why it is in no bundle, considering these documents
+    alone.
+    """
     left = documents.take(rest)
     shared = SharedNames(left, config.min_shared).between(np.arange(len(rest)), np.arange(len(rest)))
     days = Units(left, ([place] for place in range(len(rest))), config).day_spans()
@@ -92,8 +94,9 @@ def explain(documents: Documents, rest: Group, config: BundleConfig) -> list[Lef
 
 
 def merge_nearest(units: Units, config: BundleConfig) -> None:
-    """Merge pairs of units, one of which has a single source, by mean cosine until no pair can be merged. This is
-    average linkage over the graph of nearest neighbours, which is rebuilt when it is used up.
+    """Merge in place pairs of units (groups of documents), one of which has a single source, by mean cosine until no
+    pair can be merged. This is average linkage over the graph of nearest neighbours, which is rebuilt when it is used
+    up.
     """
     while links := _links(units, config):
         before = len(units.members)
@@ -103,8 +106,8 @@ def merge_nearest(units: Units, config: BundleConfig) -> None:
 
 
 def take_nearest(units: Units, config: BundleConfig) -> bool:
-    """Move documents from bundles that can do without them to units with a single source; returns whether any was
-    moved.
+    """Move documents from bundles that can do without them to units (groups of documents) with a single source; returns
+    whether any was moved.
     """
     taken = False
     while offers := _offers(units, config):

@@ -97,13 +97,14 @@ def _merged(names: Iterable[tuple[str, Name]]) -> list[Name]:
 def name_weights(
     documents: Sequence[Sequence[Name]], config: BundleConfig, counts: CaseCounts, sources: Sequence[str] = ()
 ) -> list[dict[str, float]]:
-    """Return for each document the names that may connect it, with weights; two documents score the sum of the
-    products.
+    """Return for each document the names that may connect it, with weights; two documents score the sum of the products
+    of the weights of the names that both have.
 
     A weight is the root of the name's rarity, and half of it where the document mentions the name in passing. A name in
     a list of names, such as signatories of a letter, says little about the document. A common term of the field, by
     `counts`, connects nothing: texts on SQL need have nothing in common. Nor does a name in most documents of one
-    source, which stands for the source itself (`BundleConfig.source_name_share`).
+    source, which stands for the source itself (`BundleConfig.source_name_share`); without `sources` none is taken for
+    that.
     """
     own = _names_of_sources(documents, sources, config.source_name_share)
     speaking = [own[source] for source in sources] or [frozenset[str]()] * len(documents)
@@ -139,14 +140,16 @@ def _names_of_sources(
 
 
 def few_names(documents: Sequence[Sequence[Name]], config: BundleConfig) -> frozenset[str]:
-    """Return the keys of the names that only few documents have; see `BundleConfig.few_share`."""
+    """Return the keys of the names that only few documents have: at most the share `config.few_share` of all, or a
+    handful.
+    """
     most = max(_ALWAYS_RARE, config.few_share * len(documents))
     return frozenset(key for key, count in document_frequencies(documents).items() if count <= most)
 
 
 def name_arrays(documents: Sequence[Mapping[str, float]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the names' numbers and weights as arrays of shape (documents, most names of one document); see
-    `Documents`.
+    """Return numbers that stand for the names, and the names' weights, each as an array of shape (documents, most names
+    of one document); number -1 and weight 0 fill up a document with fewer.
     """
     chosen = [sorted(names.items(), key=lambda item: (-item[1], item[0]))[:_MOST_NAMES] for names in documents]
     numbers = {name: number for number, name in enumerate(sorted({name for names in chosen for name, _ in names}))}
@@ -159,6 +162,8 @@ def name_arrays(documents: Sequence[Mapping[str, float]]) -> tuple[np.ndarray, n
 
 
 def shared_names(first: Mapping[str, float], second: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return the names that both documents have, each with what it adds to their score, the largest first."""
+    """Return the names that both documents have, each with what it adds to their score (the product of its weights),
+    the largest first.
+    """
     both = [(name, weight * second[name]) for name, weight in first.items() if name in second]
     return sorted(both, key=lambda item: (-item[1], item[0]))

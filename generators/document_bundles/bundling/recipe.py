@@ -46,7 +46,9 @@ def hdbscan_groups(vectors: np.ndarray, config: BundleConfig, seed: int) -> list
 
 
 def reduce(vectors: np.ndarray, config: BundleConfig, seed: int) -> np.ndarray:
-    """Reduce vectors to `dimensions`; return them as they are when there are too few of them for that."""
+    """Reduce vectors to `config.dimensions` dimensions by `config.reduction`; return them as they are when there are
+    too few of them, or when they have no more dimensions.
+    """
     few = len(vectors) <= 2 * config.dimensions
     if config.reduction == "none" or few or config.dimensions >= vectors.shape[1]:
         return vectors
@@ -59,7 +61,9 @@ def reduce(vectors: np.ndarray, config: BundleConfig, seed: int) -> np.ndarray:
 
 
 def umap(vectors: np.ndarray, *, dimensions: int, min_dist: float, seed: int) -> np.ndarray:
-    """Reduce vectors by UMAP with cosine, in one thread. `min_dist`: how near it may put two documents."""
+    """Reduce vectors to `dimensions` dimensions by UMAP with cosine, in one thread. `min_dist`: how near it may put two
+    documents.
+    """
     with warnings.catch_warnings():
         # That a seed means one thread, which is wanted; and of numba and the solver behind the initial layout.
         warnings.simplefilter("ignore")
@@ -75,8 +79,8 @@ def umap(vectors: np.ndarray, *, dimensions: int, min_dist: float, seed: int) ->
 
 
 def cut(vectors: np.ndarray, rows: Group, seed: int) -> list[Group]:
-    """Split rows into groups of at most four by k-means with a fourth as many centres, and split again what is too
-    large.
+    """Split the documents with these row numbers into groups of at most four by k-means with a fourth as many centres,
+    and split again what is too large.
     """
     if len(rows) <= LARGEST:
         return [rows]

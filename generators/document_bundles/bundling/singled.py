@@ -108,9 +108,9 @@ class DocumentThings:
 
     title: str
     sentences: tuple[str, ...]
-    """The lines of its sentences, as they stand."""
+    """The document's sentences, each on one line, as they stand."""
     names: tuple[str, ...]
-    """Keys of the names in it."""
+    """Keys of the names in the document."""
     is_paper: bool = False
 
     @cached_property
@@ -217,7 +217,9 @@ class DocumentThings:
         return f" {_spelled(' '.join(self.sentences))} "
 
     def is_about(self, name: str) -> bool:
-        """Tell whether a name is in the title or in many sentences, so that a reader thinks of it first."""
+        """Tell whether a name is in the title or in many sentences, so that a reader takes it for the document's
+        subject.
+        """
         held = len({number for number, *_ in self.places[name]})
         return set(words_of(name)) <= set(words_of(self.title)) or held > max(_OFTEN * len(self.sentences), 2)
 
@@ -225,8 +227,8 @@ class DocumentThings:
         """Return the sentence about a name with the most figures and capitalised words that are not in `known`; empty
         where none has any.
 
-        A list of names says nothing of them, a quotation nothing of its speaker, and a sentence about the name
-        `without` may be about that instead.
+        A list of names says nothing of each, a quotation nothing of its speaker, and a sentence about the name
+        `without` may be about that instead: such sentences are left out.
         """
         apart = {number for number, *_ in self.places.get(without, ())}
         named = frozenset(words_of(name))

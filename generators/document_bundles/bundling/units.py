@@ -47,8 +47,8 @@ class Documents:
 
 
 class Units:
-    """A partition of documents into units, of which one with two sources is a bundle (`is_bundle`). The number of a
-    unit is never used again.
+    """A partition of documents, given by row numbers, into units: groups of which one with two sources is a bundle
+    (`is_bundle`). The number of a unit is never used again.
     """
 
     def __init__(self, documents: Documents, groups: Iterable[Group], config: BundleConfig) -> None:
@@ -94,11 +94,12 @@ class Units:
         return in_need and len(rows) <= LARGEST and has_two(self.sources, rows)
 
     def outsider(self, rows: Group) -> int | None:
-        """Return the row that must leave before these may be together; None when all may stay.
+        """Return the row that must leave before these may be together in one unit; None when all may stay.
 
-        Of documents too far apart in time it is the first or the last, whichever is less similar to the others, and
-        likewise of two that share their text; else one that shares no names with half of the others, the least first;
-        else the least similar, when that is too little.
+        If documents are too far apart in time, that is the first or the last, whichever is less similar to the others;
+        if two share much of their text, the one of them less similar to the others. Else it is a document that shares
+        no names with half of the others, the one that shares with fewest first; else the least similar, when that is
+        below the least cosine.
         """
         if len(rows) < 2:
             return None
@@ -144,13 +145,17 @@ class Units:
         return sizes
 
     def day_spans(self) -> np.ndarray:
-        """Return for each row its day twice, as first and as last, and its window, shape (n, 3); see `in_window`."""
+        """Return for each row its day twice, as a first and a last day, and the days that others may be dated away from
+        it, shape (n, 3), as `in_window` compares them.
+        """
         undated = np.isnan(self._days)
         ends = (np.where(undated, np.inf, self._days), np.where(undated, -np.inf, self._days))
         return np.stack([*ends, self._windows], axis=1)
 
     def spans(self) -> np.ndarray:
-        """Return for each row the first and the last day of its unit, and the shortest window there, shape (n, 3)."""
+        """Return for each row the first and the last day of its unit, and the fewest days that its documents may lie
+        apart, shape (n, 3), as `in_window` compares them.
+        """
         spans = self.day_spans()
         is_mixed = len(np.unique(self._windows)) > 1
         for rows in self.members.values():
@@ -161,26 +166,32 @@ class Units:
 
 
 class SharedNames:
-    """Tells which documents share enough names by `min_shared`; when that is 0, all do."""
+    """Tells which documents share enough names: the sum over the names of both, each counting the product of its
+    weights, is at least `min_shared`. When that is 0, all do.
+    """
 
     def __init__(self, documents: Documents, min_shared: float) -> None:
         self._names, self._weights = documents.names, documents.weights
         self._least = min_shared - ROUNDING if min_shared else 0.0
 
     def among(self, rows: Sequence[int]) -> np.ndarray:
-        """Compare a few rows with each other, shape (k, k); a row does not share with itself."""
+        """Tell of each two of a few documents (row numbers) whether they share enough names, as a boolean array of
+        shape (k, k); False for one with itself.
+        """
         shared = self.sums(rows) >= self._least
         np.fill_diagonal(shared, False)
         return shared
 
     def sums(self, rows: Sequence[int]) -> np.ndarray:
-        """Return the sum over the names that two rows share, for a few rows with each other, shape (k, k)."""
+        """Return for each two of a few documents (row numbers) the sum over the names that both have, shape (k, k)."""
         names, weights = self._names[rows], self._weights[rows]
         same = (names[:, None, :, None] == names[None, :, None, :]) & (names >= 0)[:, None, :, None]
         return np.einsum("abij,ai,bj->ab", same, weights, weights)
 
     def between(self, first: np.ndarray, second: np.ndarray) -> Callable[[slice], np.ndarray]:
-        """Return a function that returns, for a slice of the first rows, a mask of shape (slice, second rows)."""
+        """Return a function that tells which of the first rows share enough names with which of the second: for a slice
+        of the first it returns a mask of shape (length of the slice, second rows).
+        """
         if not self._least:
             return lambda block: np.ones((len(first[block]), len(second)), bool)
         ours, theirs = self._sparse(first), self._sparse(second).T.tocsr()
@@ -202,7 +213,8 @@ def own_links(vectors: np.ndarray) -> np.ndarray:
 
 
 def in_window(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return which pairs of spans, shapes (a, 3) and (b, 3), are together no longer than the shorter of their windows.
+    """Return which pairs of spans of days, shapes (a, 3) and (b, 3), are together no longer than the shorter of their
+    windows, as a boolean array of shape (a, b). A span is its first day, its last day and its window in days.
 
     A span without dates is (inf, -inf, …) and goes with any.
     """
@@ -255,11 +267,11 @@ _MORE = 10
 
 
 def partition(documents: Documents, part_size: int, seed: int) -> list[Group]:
-    """Divide rows into parts of about `part_size`, none of more than twice as many. The documents are in a random
-    order.
+    """Divide the documents' row numbers into parts of about `part_size`, none of more than twice as many. The documents
+    are in a random order.
 
-    The centres are fitted on the first rows, 64 for each of them. What the documents of a source have in common is
-    taken away first: else parts are sources, and a part of one source has no bundles.
+    The parts' centres are fitted on the first rows, 64 for each centre. What the documents of a source have in common
+    is taken away first: else parts are sources, and a part of one source has no bundles.
     """
     rows = list(range(len(documents.sources)))
     if len(rows) <= 2 * part_size:

@@ -62,7 +62,9 @@ class Placed:
 
     @property
     def order(self) -> Order:
-        """Return the sort key by which one of several copies is kept; see `order_of`."""
+        """Return the sort key by which one of several copies is kept, the smallest: the earliest date, then the
+        smallest id.
+        """
         return order_of(self.document.published, self.document.id)
 
 
@@ -71,7 +73,9 @@ Repeated: TypeAlias = Mapping[str, frozenset[str]]
 
 
 def clean(run: StageRun) -> None:
-    """Write `documents/` and `rejected/` by shard, unless all are there. Raises what `beam_pipeline` raises."""
+    """Write the tables `documents` and `rejected` of a run, a file for each shard, unless all files are there. Raises
+    what `beam_pipeline` raises.
+    """
     missing = missing_shards(run.folder, run.shards)
     if not missing:
         return
@@ -88,7 +92,9 @@ def clean(run: StageRun) -> None:
 
 
 def next_shards(receipts: Sequence[Receipt], suffix: str) -> tuple[Shard, ...]:
-    """Return the shards of the documents that are kept; `suffix` is added to the names of what is made from them."""
+    """Return the shards of the documents that cleaning kept, by its receipts, for the next stage. `suffix` is added to
+    the names of the files that it makes from them.
+    """
     shards: list[Shard] = []
     first = 0
     for receipt in receipts:

@@ -98,19 +98,19 @@ class AllMeta:
     origins: list[str]
     published: list[str | None]
     papers: list[bool]
-    """Which of them are."""
+    """Which documents are scientific papers."""
     names: list[dict[str, float]]
-    """See `name_weights`."""
+    """The weight of each name that may connect a document; see `name_weights`."""
     counts: CaseCounts
     archive: AllDocuments
     sketches: np.ndarray
-    """See `copies.sketch`."""
+    """A sketch of each document's text; see `copies.sketch`."""
     files: list[tuple[str, int]]
-    """Path and row of each."""
+    """The file of each document, and its row there."""
 
 
 def embed(run: StageRun) -> None:
-    """Write `embeddings/` by shard. Raises `RetrievalError` when the encoder is not there, and as `beam_pipeline`.
+    """Write the table `embeddings` by shard. Raises `RetrievalError` without the encoder, and as `beam_pipeline`.
 
     A shard is embedded as one list, since a batch's make-up changes the last bits of a vector: the same shard has the
     same vectors on whatever worker.
@@ -138,7 +138,7 @@ def _embed(shard: Shard, folder: str, config: EncoderConfig) -> str:
 
 
 def only_shard(documents: Sequence[Shard], made_of: str = "") -> Shard:
-    """Return the one shard of a stage that works on all documents together."""
+    """Return the one shard of all documents; `made_of` is a digest of the files that its stage reads."""
     rows = sum(shard.rows for shard in documents)
     return Shard(name="bundles", input="documents", first=0, rows=rows, made_of=made_of)
 
@@ -285,7 +285,8 @@ def _read_result(work: Path, number: int) -> PartBundles:
 def worths_of(
     folder: Path, bundling: Bundling, meta: AllMeta, vectors: np.ndarray, run: BundleRunConfig
 ) -> Iterator[tuple[tuple[int, int], PairWorth]]:
-    """Yield how much can be asked about each pair of documents of each bundle, by their rows; bundles are ranked by it.
+    """Yield how much can be asked about each pair of documents of each bundle, by row numbers; bundles are ranked by
+    it.
 
     `vectors`: as embedded. A bundle's texts are read from the run's folder, and nothing is kept of them.
     """

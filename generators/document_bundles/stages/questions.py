@@ -42,10 +42,10 @@ def open_context(work: ModelWork, client: ModelClient) -> BundleContext:
 
 
 async def questions_of(item: BundleInput, context: BundleContext, config: BundleRunConfig) -> ItemResult:
-    """Return the drafts of a bundle, each with its verdicts.
+    """Return the drafts of questions of a bundle, each with its verdicts.
 
-    Of those on one fact a chain is judged first. For some rejected drafts another one is asked for, once each
-    (`writer.mends`); both are counted.
+    Drafts whose hops need each other's answers are judged first, so that of two on one fact they are kept. For some
+    rejected drafts, at most `writer.mends`, another one is asked for, once each; both are returned.
     """
     work = open_writer(item, context)
     drafts = await work.write()

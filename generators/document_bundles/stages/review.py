@@ -48,8 +48,9 @@ _KINDS: dict[BundleQuestionType, str] = {
 async def review_question(
     row: BundleQuestion, item: BundleInput, context: BundleContext, meter: Meter, config: BundleFilterConfig
 ) -> tuple[BundleQuestion, list[Verdict]]:
-    """Return the question as its editor words it, and the verdicts of those whom the configuration asks, up to the
-    first that rejects. Raises the kinds of `ProviderError`."""
+    """Return the question as its editor words it, and the verdicts of the reviewers whom the configuration asks (see
+    the module), up to the first that rejects. `meter` counts the calls. Raises the kinds of `ProviderError`.
+    """
     verdicts: list[Verdict] = []
     if config.review:
         row, verdict = await edit_question(row, item, context, meter, since=config.since)
@@ -67,8 +68,9 @@ async def edit_question(
     """Have an editor look at a question beside its bundle's documents, of which those that no hop quotes may say where
     a wrong option is from: return the question as the editor words it, and a verdict.
 
-    A review that cannot be read shows nothing: `no verdict: …`. A wording that a filter rejects is left out. Raises
-    the kinds of `ProviderError`.
+    A review that cannot be read rejects the question, with the detail `no verdict: …`. A wording that a filter rejects
+    is not taken. `since` is the earliest ISO date that the documents may have; None sets none. Raises the kinds of
+    `ProviderError`.
     """
     documents = {document.id: document for document in item.documents}
     told = {
@@ -90,10 +92,10 @@ async def edit_question(
 
 
 async def would_be_asked(row: BundleQuestion, context: BundleContext, meter: Meter) -> Verdict:
-    """Ask whether somebody would ask this who has read none of the documents.
+    """Ask a model whether somebody who has read none of the documents would ask this question.
 
-    Options are not shown: whoever asks has none. A reply that cannot be read shows nothing: `no verdict: …`. Raises
-    the kinds of `ProviderError`.
+    Options are not shown: whoever asks has none. A reply that cannot be read rejects the question, with the detail `no
+    verdict: …`. Raises the kinds of `ProviderError`.
     """
     told = {"question": row.question, "answer": row.answer}
     try:
@@ -104,11 +106,11 @@ async def would_be_asked(row: BundleQuestion, context: BundleContext, meter: Met
 
 
 async def look_at_halves(row: BundleQuestion, context: BundleContext, meter: Meter) -> Verdict:
-    """Ask whether what one document gives to an explanation would content whoever asks for it.
+    """Ask a model whether what one document alone gives to an explanation would content whoever asks for it.
 
-    A reader of one document who gives its half is counted as wrong, since the other half is missing; of a question
-    that half answers, that would be a mistake. A reply that cannot be read shows nothing: `no verdict: …`. Raises the
-    kinds of `ProviderError`.
+    A reader of one document who gives its half is counted as wrong, since the other half is missing; of a question that
+    half answers, that would be a mistake. A reply that cannot be read rejects the question, with the detail `no
+    verdict: …`. Raises the kinds of `ProviderError`.
     """
     quotes: dict[str, list[str]] = {}
     for hop in row.hops:

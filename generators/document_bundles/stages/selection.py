@@ -23,7 +23,7 @@ TABLE = "bundle_questions"
 
 
 def select(run: StageRun) -> None:
-    """Write `bundle_questions/`, easy ones first, and the rejected questions, unless that is done."""
+    """Write the table `bundle_questions` of a run, easy questions first, and the rejected ones, unless that is done."""
     config: BundleRunConfig = run.config
     for shard in missing_shards(run.folder, run.shards):
         candidates = list(read_candidates(run.folder, run.before, BundleQuestion))
@@ -38,8 +38,8 @@ def select(run: StageRun) -> None:
 def select_distinct(
     candidates: Sequence[BundleQuestion], encoder: Encoder, config: SelectionConfig
 ) -> tuple[list[BundleQuestion], list[tuple[BundleQuestion, Verdict]]]:
-    """Return the questions that are kept, with two more scores each, and the others with the reason. Of two that ask
-    the same the first is kept.
+    """Return the questions that are kept, each with two more scores (its likeness to another question and to a
+    benchmark's), and the others with the verdict that rejects them. Of two that ask the same the first is kept.
     """
     benchmarks = _benchmarks(config, encoder)
     vectors = encoder.encode_documents([row.question for row in candidates])

@@ -1,9 +1,10 @@
 """Describe the entity at the start of a path instead of naming it, by facts that together are true of it alone in the
 whole graph.
 
-The more entities share each fact, the less it says by itself, so what most entities share is taken first. No fact is
-there that the others make needless. Of every other entity that all facts but one are true of, the graph says something
-else in place of that one, or that it is of another kind: what it lacks proves nothing, unless it is closed.
+The more entities share each fact, the less it says by itself, so what most entities share is taken first. A description
+has no fact that its others make needless. Of every other entity that all its facts but one are true of, the graph says
+something else in place of that one, or that it is of another kind: that the graph says nothing proves nothing, unless
+the fact's list is closed.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ Prove = Callable[[PathNode, frozenset[int]], FactChain | None]
 
 
 def described_in(chain: FactChain) -> tuple[KgNode, ...]:
-    """Return the intermediate entities that are described: two or more facts lead to each, all of them from named
-    starts.
+    """Return the intermediate entities of a path that are described by facts: two or more lead to each, all of them
+    from entities that the question names.
     """
     starts = {start.id for start in chain.starts}
     facts = ((bridge, chain.leading_to(bridge)) for bridge in chain.bridges)
@@ -46,7 +47,7 @@ def described_in(chain: FactChain) -> tuple[KgNode, ...]:
 
 
 def count_hops(chain: FactChain) -> int:
-    """Return the number of facts, where those of one description count as one, since they find one entity."""
+    """Return the number of facts of a path, where those of one description count as one, since they find one entity."""
     return len(chain.facts) - sum(len(chain.leading_to(node)) - 1 for node in described_in(chain))
 
 
@@ -76,12 +77,16 @@ class Blurring:
         return [Edge(relation, is_forward) for relation in followed for is_forward in (False, True)]
 
     def blur(self, root: PathNode) -> Iterator[tuple[PathNode, int]]:
-        """Yield every tree with one of its starting entities described, and the row number of that entity."""
+        """Yield every tree that comes of describing one of this tree's starting entities instead of naming it, with the
+        row number of that entity.
+        """
         for start in starts_of(root):
             yield from ((tree, start.row) for tree in self.describe(root, start, _FACTS))
 
     def describe(self, root: PathNode, start: PathNode, counts: Sequence[int]) -> Iterator[PathNode]:
-        """Yield every tree with this starting entity described by one of these numbers of facts."""
+        """Yield every tree that comes of describing the starting entity `start` by as many facts as one of the numbers
+        in `counts`.
+        """
         up, parent = next((link, node) for node, link in links_of(root) if link.child is start)
         told = self._facts_of(start, root, up, parent)
         for links in self._describing(start.row, told, counts):
@@ -90,11 +95,11 @@ class Blurring:
     def lengthen(
         self, root: PathNode, count: int, prove: Prove, draw: random.Random
     ) -> tuple[PathNode, FactChain] | None:
-        """Return the tree with starting entities described by `count` facts in all; None where the graph has too few
-        that fit.
+        """Return the tree, and its record, with starting entities described by `count` facts in all, chosen by `draw`;
+        None where the graph has too few that fit.
 
         An entity is described before those that occur in its description. `prove` returns the record of a tree, by the
-        rows of what is described in it, or None.
+        rows of what is described in it, or None where the whole graph does not confirm it.
         """
         described, chain = frozenset[int](), None
         waiting = starts_of(root)

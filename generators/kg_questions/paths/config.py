@@ -69,8 +69,8 @@ TELLS_ROLE = (
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of a path: from the answer back, `stem` facts, then either a starting entity or two chains of these
-    lengths that meet.
+    """The form of a path: from the answer back, `stem` facts, then either a starting entity or two chains that meet, of
+    as many facts as `branches` says.
     """
 
     stem: int
@@ -94,7 +94,7 @@ class Form:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgPathConfig:
     """Which paths are sampled from a graph. Relations are given by label, ignoring case, or by id. Raises
-    `InvalidInput`.
+    `InvalidInput` for values out of range.
     """
 
     hops: tuple[int, ...] = (2, 3, 4)
@@ -257,8 +257,8 @@ def share_out(shares: Mapping[Form, float], count: int) -> Counter[Form]:
 
 
 def most_wanting(forms: list[Form], asked: Counter[Form], found: Counter[Form]) -> list[Form]:
-    """Return those of the remaining forms that lack most of their share or, when none lacks any, those whose number of
-    hops was found least.
+    """Return the forms, among `forms`, of which most of the paths asked for are not found yet; when none lacks any,
+    those whose number of hops was found least.
     """
     lacking = {form: asked[form] - found[form] for form in forms if found[form] < asked[form]}
     if not lacking:

@@ -33,7 +33,7 @@ class Incoming(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts sorted by the entities that they lead to, as arrays of one shape."""
+    """Facts sorted by the entities that they lead to, as arrays of one length with an element for each fact."""
 
     relations: np.ndarray
     are_forward: np.ndarray
@@ -79,7 +79,7 @@ class Facts:
 
 
 class Reach:
-    """Tells which entities a path of some form may lead to, judging by single facts alone."""
+    """Tells which entities a path of some form may lead to, as far as each of its facts taken alone can tell."""
 
     def __init__(self, single: Facts, listed: Facts, may_be_found: np.ndarray) -> None:
         """`single`: facts that lead to one entity; `listed`: facts along closed lists; `may_be_found`: by row."""
@@ -88,7 +88,9 @@ class Reach:
         self._masks: dict[Form, np.ndarray] = {Form(0): np.ones(len(may_be_found), bool)}
 
     def of(self, form: Form) -> np.ndarray:
-        """Return a mask of the entities that a path of this form may lead to; a start may be any entity."""
+        """Return a boolean array, by the row of the entity, of those that a path of this form may lead to; for a form
+        without facts, all.
+        """
         if form not in self._masks:
             mask = np.zeros(len(self._may_be_found), bool)
             facts, places = self.last_facts(form)
@@ -97,8 +99,8 @@ class Reach:
         return self._masks[form]
 
     def last_facts(self, form: Form) -> tuple[Facts, np.ndarray]:
-        """Return the facts with which a path of this form may end; where two chains meet, the fact of the chain along a
-        closed list.
+        """Return facts, and the indices of those among them with which a path of this form may end. Where two chains
+        meet, that is the fact of the chain that runs along a closed list.
         """
         facts = self.single if form.stem else self.listed
         from_children = np.zeros(len(facts), bool)
@@ -139,7 +141,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """A place in a path for which a fact is wanted."""
+    """A place in a path that is being grown, for which a fact is wanted."""
 
     row: int
     """Row of the entity that the fact has to lead to."""
@@ -225,8 +227,8 @@ class FactRules:
         )
 
     def why_unfit(self, slot: Slot, edge: Edge, child: int) -> str:
-        """Return why a fact may not fill a slot, as a reason named in `shortage`; empty if it may. `edge` leads there
-        from `child`.
+        """Return why the fact that leads by `edge` from the entity `child` to the slot's entity may not fill the slot,
+        as one of the reasons in `shortage`; empty if it may.
         """
         kinds, config = self._kinds, self._config
         if not kinds.is_proper(child):

@@ -100,7 +100,9 @@ class Graph:
         return any(bool((side.neighbours_of(few) == many).any()) for side in (self.store.out, self.store.into))
 
     def sources(self, relation: int, is_forward: bool, places: np.ndarray | None = None) -> np.ndarray:
-        """Return the entities from which a relation leads in this direction, or those at some places only."""
+        """Return the entities from which a relation leads in this direction, in rising order; with `places`, only those
+        at these indices.
+        """
         sides = self._sides_of(relation, is_forward)
         if places is not None and len(sides) == 1:
             return sides[0].owners(sides[0].runs(relation)[places])

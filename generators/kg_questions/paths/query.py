@@ -31,7 +31,7 @@ class PathNode:
     """The facts that the entity has to satisfy; none for a start."""
 
     def below(self) -> Iterator[PathNode]:
-        """Yield all nodes of this node's tree, each after those from which it is found, itself last."""
+        """Yield all nodes of this node's tree, each after those from which it is found; this node comes last."""
         for link in self.links:
             yield from link.child.below()
         yield self
@@ -48,8 +48,8 @@ class Link:
 
 
 def answers(graph: Graph, node: PathNode, named: Named, most: int = 10_000) -> np.ndarray | None:
-    """Return all entities that satisfy a tree, in rising order; None when more than `most` are candidates at any
-    link.
+    """Return the row numbers of all entities that satisfy a tree, in rising order; None when more than `most` are
+    candidates at any link. `named` maps the row of a start to all entities that its name may mean.
     """
     if not node.links:
         return named(node.row)
@@ -78,10 +78,10 @@ def _ends(graph: Graph, link: Link, named: Named, most: int) -> np.ndarray | Non
 
 
 def left_without(graph: Graph, root: PathNode, dropped: Link, named: Named, *, most_counted: int, most: int) -> int:
-    """Count the entities that satisfy the tree when one of its links is left out, up to `most_counted`.
+    """Count the entities that satisfy the tree when its link `dropped` is left out, up to `most_counted`.
 
-    The entity that the link led to may then be any. `most` is as for `answers`. The count is a lower bound where
-    `_MOST_CHECKED` entities have been examined.
+    The entity that the link led to may then be any. `named` and `most` are as for `answers`. The count is a lower bound
+    where 20,000 entities have been examined.
     """
     if root.links == (dropped,):
         return min(len(graph.store), most_counted)
@@ -141,7 +141,7 @@ class _Check:
 
 
 class Fame:
-    """Estimates how well known the entities of a graph are, by the number of their triples times the number of their
+    """Estimates how well known the entities of a graph are: by the number of their triples times the number of their
     names.
     """
 
@@ -150,13 +150,14 @@ class Fame:
         self._store, self._by_heart = store, by_heart
         some = np.unique(np.linspace(0, len(store) - 1, min(len(store), _FAME_SAMPLE)).astype(int))
         self.most = int(np.quantile([self._of_row(row) for row in some.tolist()], share)) if share < 1 else None
-        """Of the little known ones; None where all count as such."""
+        """Largest number of a little known entity, triples times names; None where all count as little known."""
 
     def _of_row(self, row: int) -> int:
         return self._store.degree_of(row) * len(self._store.names_of(row))
 
     def of(self, node: PathNode) -> int:
-        """Return how well known the facts are that lead to a node of a tree.
+        """Return a number that says how well known the facts are that lead to a node of a tree: that of an entity, its
+        triples times its names.
 
         A chain is as well known as the least known entity on it; where chains meet, knowing one of them may be enough.
         """
@@ -188,10 +189,11 @@ def chain_of(
     left: Sequence[int],
     tells_role: Container[int] = (),
 ) -> FactChain:
-    """Return the record of a tree.
+    """Return the record of a tree: its facts, its starting, intermediate and final entities.
 
-    `matches` counts the entities that fit each node, by row; `left` has `left_without` of each fact in the order of
-    `links_of`. `tells_role` are relations whose name says the occupation of their object, so that none is added to it.
+    `matches` counts the entities that fit each node, by row; `left` has for each fact, in the order of `links_of`, the
+    number of entities that fit without it (`left_without`). `tells_role` are relations whose name says the occupation
+    of their object, so that none is added to it.
     """
     nodes = list(root.below())
     told = {
@@ -243,8 +245,8 @@ def _node(store: KgStore, row: int, kinds: KindReader, matches: int, is_told: bo
 
 
 def has_shortcut(graph: Graph, node: PathNode, above: tuple[int, ...] = ()) -> bool:
-    """Tell whether a triple directly connects an entity of a tree with one that it should lead to over two facts or
-    more. `above` are the rows of what the node leads to, the root first.
+    """Tell whether a triple directly connects an entity of a tree with one to which it should lead over two facts or
+    more. `above` are the rows of the entities to which the node leads, the root first.
     """
     if any(graph.is_joined(node.row, row) for row in above[:-1]):
         return True
@@ -252,10 +254,10 @@ def has_shortcut(graph: Graph, node: PathNode, above: tuple[int, ...] = ()) -> b
 
 
 def pairs_with(relation: int, others: Sequence[int]) -> set[tuple[int, int]]:
-    """Return the pairs of one relation with each of `others`."""
+    """Return the pairs of one relation with each of `others`, each pair in rising order."""
     return {(min(relation, other), max(relation, other)) for other in others}
 
 
 def pairs_in(relations: Sequence[int]) -> set[tuple[int, int]]:
-    """Return every pair of relations in one path."""
+    """Return every pair of relations that stand in one path, each pair in rising order."""
     return set().union(*(pairs_with(relation, relations[:place]) for place, relation in enumerate(relations)))

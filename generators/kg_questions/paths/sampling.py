@@ -1,8 +1,8 @@
 """Sample random paths, grown backwards from the answer, and keep those that the whole graph confirms.
 
-`facts` says which facts lead to one entity or along a closed list, and where a path of a form may end; growing looks at
-the single entities, and what is grown is counted over the graph. Relations that stand in few paths so far are drawn
-more often, and no answer, and no pair of relations, comes too often.
+`facts` says which facts lead to one entity or along a closed list, and where a path of a form may end. Growing looks at
+the single entities; what is grown is counted over the graph. Relations that stand in few paths so far are drawn more
+often, and no answer, and no pair of relations, comes too often.
 """
 
 from __future__ import annotations
@@ -112,8 +112,7 @@ class PathSampler:
     def sample(self, count: int) -> Iterator[FactChain]:
         """Yield up to `count` paths, each once; fewer when the graph has no more of the wanted forms.
 
-        What a form lacks of its share goes to others, first to those with as many facts; what all lack goes to the
-        spare ones.
+        What a form lacks of its share goes to forms with as many facts, then to others, and last to the spare ones.
         """
         self._most_of_pair = max(_FEWEST_OF_PAIR, ceil(self.config.max_pair_share * count))
         for shares in (self.config.shares, self.config.spare_shares):
@@ -139,11 +138,11 @@ class PathSampler:
                 yield chain
 
     def count_facts(self) -> FactCounts:
-        """Count the facts of the graph that its rules allow to be followed."""
+        """Count the facts of the graph, and those that the configuration's rules allow paths to follow."""
         return self._rules.count_facts()
 
     def with_config(self, config: KgPathConfig) -> PathSampler:
-        """Return a sampler of the same graph and seed for other paths, which has sampled no path yet."""
+        """Return a sampler of the same graph and seed for other paths, which has sampled none yet."""
         return PathSampler(self._store, config, self._seed)
 
     @cached_property

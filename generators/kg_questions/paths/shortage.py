@@ -56,7 +56,9 @@ _OF_GRAPH = frozenset(("no_thing", "needs_kind", "coarse_place", "odd_kind", "gu
 
 
 def describe_lack(rejected: Mapping[str, int]) -> str:
-    """Return a sentence that explains why most paths were rejected, or why none could be grown."""
+    """Return a sentence that explains why most paths were rejected, or why none could be grown. `rejected` counts
+    attempts by reason.
+    """
     for telling in (_GROWN, _OF_GRAPH, REFUSALS.keys()):
         reasons = {reason: count for reason, count in rejected.items() if reason in telling}
         if reasons:
@@ -71,7 +73,7 @@ def list_refusals(rejected: Mapping[str, int]) -> str:
 
 
 def describe_shortage(found: int, sampler: PathSampler, count: int) -> str:
-    """Return the message for a graph that gives fewer paths than are asked for."""
+    """Return the message for a graph that gives `found` paths where `count` are asked for."""
     more = ""
     if 1 not in (*sampler.config.hops, *sampler.config.spare_hops):
         config = replace(sampler.config, spare_hops=(1, *sampler.config.spare_hops))
@@ -85,8 +87,8 @@ def describe_shortage(found: int, sampler: PathSampler, count: int) -> str:
 
 
 def check_any(found: FactChain | None, sampler: PathSampler, folder: object) -> None:
-    """Raise `NothingLeft` where `found` is None, saying what is asked of the graph and what to change. `folder` is the
-    graph's, as the user gave it.
+    """Raise `NothingLeft` where `found`, the first path, is None, saying what is asked of the graph and what to change.
+    `folder` is the graph's, as the user gave it.
     """
     if found is not None:
         return

@@ -110,7 +110,9 @@ class CorpusWriter:
         """Entity, relation and direction of every gold fact: nothing new may be found this way."""
 
     def write(self, questions: Sequence[WorldQuestion]) -> Corpus:
-        """Write the corpus for these questions."""
+        """Write the documents that these questions need, look-alikes, and documents that no question needs, in random
+        order.
+        """
         for question in questions:
             for _, hop, about in question.looked_up:
                 self._take_up(hop, about)

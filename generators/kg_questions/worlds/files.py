@@ -1,4 +1,4 @@
-"""Write the files of a world, of either kind."""
+"""Write the files of a world: its rows, its graph, and how runs search it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ Item = TypeVar("Item")
 
 
 def watched(items: Iterable[Item], what: str, total: int, shows_progress: bool) -> Iterator[Item]:
-    """Yield the items, with a progress bar on standard error where it is wanted."""
+    """Yield the items, with a progress bar on standard error that is labelled `what` and counts to `total`, if
+    `shows_progress`.
+    """
     if not shows_progress:
         yield from items
         return

@@ -97,8 +97,9 @@ class WorldNames:
         )
 
     def label(self, row: int) -> str:
-        """Return an entity's name in this world. Years and common nouns (`drama film`) stay as they are in either
-        style."""
+        """Return an entity's name in this world. Years and common nouns (`drama film`) stay as they are, even where
+        names are invented.
+        """
         if row not in self._labels:
             label = self._store.label_of(row)
             if self._style == "invented" and label[:1].isupper():
@@ -135,7 +136,7 @@ class WorldNames:
         return min(votes, key=lambda kind: (-votes[kind], kind)) if votes else ""
 
     def renamed(self, chain: FactChain) -> FactChain:
-        """Return a path with the names of this world."""
+        """Return a path with all entities under their names in this world."""
         nodes = {
             node.id: replace(self.node(self._store.row(node.id)), role=node.role, matches=node.matches)
             for node in (*chain.starts, *chain.found)
@@ -165,7 +166,9 @@ class WorldNames:
         return self._free_name(f"like {self._store.id_of(row)}", draw_one)
 
     def made_up(self, like: KgNode, purpose: str) -> KgNode:
-        """Return an invented entity of the same kind that no graph has, always the same for the same purpose."""
+        """Return an invented entity of the same kind as `like` that no graph has; the same `purpose`, a text of the
+        caller's, gives the same entity.
+        """
         kind = self.family(self._store.row(like.id))
         name = self._free_name(f"made up {purpose}", lambda draw, _: invented_name(kind, draw))
         return KgNode(id=f"{purpose}~", label=name, aliases=(), kind=like.kind, role=like.role, matches=1)
@@ -188,7 +191,7 @@ class WorldNames:
 
 
 def invented_name(kind: str, draw: random.Random) -> str:
-    """Return an invented name for something of this kind."""
+    """Return an invented name for something of this kind, such as a person or a city, drawn by `draw`."""
     word, last = _word(draw), kind.split()[-1] if kind else ""
     if kind == PERSON:
         return f"{draw.choice(_GIVEN)} {word}"

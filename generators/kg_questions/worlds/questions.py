@@ -84,8 +84,9 @@ class WorldQuestion:
 def path_config(
     store: KgStore, config: WorldConfig, hops: int, most_per_answer: int, *, blurred: bool = False
 ) -> KgPathConfig:
-    """Return which paths questions of a closed world follow: the rules that guard against facts missing from a graph do
-    not apply. `blurred` gives paths for questions with `hops` hops of which one is a description.
+    """Return which paths questions of a closed world follow, with `hops` facts and at most four times `most_per_answer`
+    paths to one answer: the rules that guard against facts missing from a graph do not apply. `blurred` gives paths for
+    questions with `hops` hops of which one is a description.
     """
     every = tuple(names[0] for names in store.relation_names)
     return KgPathConfig(
@@ -168,7 +169,7 @@ def of_chain(chain: FactChain, *, is_blurred: bool = False) -> WorldQuestion:
 
 
 def reads_well(question: WorldQuestion, most_words: int = _MOST_WORDS) -> bool:
-    """Tell whether a question is short enough, and names neither its answer nor an intermediate one."""
+    """Tell whether a question has at most `most_words` words, and names neither its answer nor an intermediate one."""
     text = question.question
     if len(text.split()) > most_words or _LEFT_OVER.search(text):
         return False

@@ -61,7 +61,7 @@ class WorldSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchedQuestion:
-    """A question with its searches."""
+    """A question of a world with the results of a search for each of its hops."""
 
     question: WorldQuestion
     searches: tuple[WorldSearch, ...]
@@ -75,8 +75,8 @@ class SearchedQuestion:
 
 
 def rewordings(hop: WorldHop, about: KgNode) -> list[str]:
-    """Return alternative queries for what a hop looks up: every statement of its fact, and its name with the
-    relation.
+    """Return alternative queries for what a hop looks up: every way to state its fact about the entity `about`, and
+    that entity's name with the relation.
     """
     queries = [hop.query]
     for fact in hop.facts:
@@ -90,8 +90,8 @@ def rewordings(hop: WorldHop, about: KgNode) -> list[str]:
 def measure(
     questions: Iterable[WorldQuestion], corpus: Corpus, retriever: Retriever, passages: int
 ) -> Iterable[SearchedQuestion | None]:
-    """Yield each question with its searches; None for one that is neither clean nor misled (see the module's
-    docstring).
+    """Yield each question with its searches over the world's documents, of whose results the first `passages` are kept;
+    None for one that is neither clean nor misled, as the module defines these.
     """
     searcher = _Searcher(corpus, retriever, passages, {each.id: each.text for each in corpus.documents})
     for question in questions:
@@ -185,7 +185,9 @@ class _Quota:
 
 @dataclass(slots=True)
 class Chooser:
-    """Chooses questions in order until there are enough of each kind; the splits share no entity."""
+    """Chooses searched questions in order until there are enough of each kind for each split; the splits share no
+    entity.
+    """
 
     config: WorldConfig
     chosen: dict[str, list[SearchedQuestion]] = field(default_factory=dict)
@@ -197,8 +199,8 @@ class Chooser:
     _answers: dict[str, Counter[str]] = field(default_factory=dict)
 
     def choose(self, candidates: Sequence[SearchedQuestion]) -> None:
-        """Choose questions: first with the wanted share of misled ones, then of the other sort where one runs short,
-        and last any questions in place of those that quotas cannot get.
+        """Choose among the candidates: first with the wanted share of misled questions, then clean ones for missing
+        misled ones or the reverse, and last any questions in place of those that quotas cannot get.
         """
         self.chosen = {split: [] for split in self._sizes()}
         self._answers = {split: Counter() for split in self._sizes()}
@@ -213,7 +215,7 @@ class Chooser:
                 self._take(each, is_strict=False)
 
     def missing(self) -> dict[str, int]:
-        """Return how many questions are still wanted of each kind, over all splits."""
+        """Return how many questions are still wanted, by kind (see `kind_of`), over all splits."""
         found: Counter[str] = Counter()
         for quotas in self._quotas.values():
             found.update({kind: quota.left for kind, quota in quotas.items() if kind != _INSTEAD})
@@ -289,7 +291,7 @@ def names_of(demand: Demand) -> list[str]:
 
 
 def as_question(each: SearchedQuestion) -> Question:
-    """Return the question in the form that all readers of questions take."""
+    """Return the question as a `Question`, the form that all readers of questions take."""
     question = each.question
     return Question(
         id=question.id,
@@ -371,7 +373,7 @@ def _of_split(questions: Sequence[SearchedQuestion]) -> dict[str, Any]:
 
 
 def describe(figures: dict[str, Any]) -> str:
-    """Return the figures as text for people."""
+    """Return the figures of `figures_of` as text for people."""
     lines = [
         f"{figures['documents']:,} documents: {figures['gold_documents']:,} that questions need, "
         f"{figures['look_alikes']:,} look-alikes, {figures['distractors']:,} others"

@@ -1,4 +1,4 @@
-"""State a fact in sentences: for a document, and for a query that does not know its object yet."""
+"""State a fact in sentences: whole ones for a document, and for a query without the entity that is looked for."""
 
 from __future__ import annotations
 
@@ -39,12 +39,14 @@ class Statement:
     """All that follows the known end, in a sentence that begins with it; else empty."""
 
     def shared(self, words: frozenset[str]) -> int:
-        """Count the words that the statement shares with another text."""
+        """Count the words of the statement that are among `words`."""
         return len(words & set(words_of(self.text)))
 
 
 def statements_of(fact: KgFact, known: KgNode, found: KgNode) -> list[Statement]:
-    """Return all ways to state a fact, the plainest first; at least two for most relations."""
+    """Return all ways to state a fact that leads from the entity `known` to the entity `found`, the plainest first; at
+    least two for most relations.
+    """
     nodes = {known.id: known, found.id: found}
     head, tail = nodes[fact.triple.head], nodes[fact.triple.tail]
     label = fact.triple.relation_label.casefold()
@@ -63,7 +65,9 @@ def statements_of(fact: KgFact, known: KgNode, found: KgNode) -> list[Statement]
 
 
 def keywords_of(fact: KgFact, known: KgNode) -> list[str]:
-    """Return queries that are no sentences: the entity's name with the relation's label, and with its kind."""
+    """Return queries for a fact that are no sentences: the name of the entity `known` with the relation's label, and
+    with its kind.
+    """
     label = fact.triple.relation_label.rpartition(" / ")[2]
     kind = known.role or known.kind
     return [f"{known.label} {label}", f"{kind} {known.label} {label}".strip()]

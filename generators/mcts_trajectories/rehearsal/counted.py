@@ -68,7 +68,7 @@ class Behaviour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a recorded run yielded."""
+    """What a recorded run yielded: its questions, calls and rows."""
 
     questions: int
     calls: int
@@ -82,7 +82,7 @@ class Outcome:
     """Number of rows by kind that today's rules make of its trees, but for those that a model or a reader said to be
     untrue."""
     origins: dict[str, int]
-    """Number of such rows by the origin of the plan that they follow."""
+    """Number of the rows in `rows` by the origin of the plan that they follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,12 +128,14 @@ def share_of(counted: Share) -> float:
 
 
 def with_shares(behaviour: Behaviour, **shares: float) -> Behaviour:
-    """Return the behaviour with these shares in place of the counted ones, each as a count out of a thousand."""
+    """Return the behaviour with some counts replaced by the shares from 0 to 1 given by name, each as a count out of a
+    thousand.
+    """
     return replace(behaviour, **{name: (round(1000 * share), 1000) for name, share in shares.items()})
 
 
 def add_behaviours(left: Behaviour, right: Behaviour) -> Behaviour:
-    """Return the sum of both counts."""
+    """Return a behaviour whose every count is the sum of both."""
     return Behaviour(
         **{each.name: _sum([getattr(left, each.name), getattr(right, each.name)]) for each in fields(Behaviour)}
     )

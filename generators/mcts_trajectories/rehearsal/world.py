@@ -115,7 +115,7 @@ class Engine(Retriever):
         self._golds = {read_question(hop.question).relations: hop.question for hop in question.decomposition}
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
-        """Return passages as `Retriever.retrieve` does."""
+        """Return at most `k` passages for a query, as a real search engine would (`Retriever.retrieve`)."""
         asked = read_question(query)
         innermost, behaviour = asked.relations[-1] if asked.relations else "", self._behaviour
         hop = f"{self._id}|{innermost}|{asked.subject}"
@@ -151,7 +151,7 @@ class Engine(Retriever):
 
 
 class Engines(Retrieval):
-    """Retrieval in the simulated world."""
+    """Retrieval in the simulated world: a simulated search engine for each question."""
 
     def __init__(self, behaviour: Behaviour, words: int = 0) -> None:
         """`words`: of a passage, at least."""
@@ -159,7 +159,7 @@ class Engines(Retrieval):
         self._behaviour, self._words = behaviour, words
 
     async def for_question(self, question: Question) -> Retriever:
-        """Return the retriever of a question as `Retrieval.for_question` does."""
+        """Return the simulated search engine of a question, as `Retrieval.for_question` returns a real one."""
         return Engine(question, self._behaviour, self._words)
 
     async def best_sentences(self, query: str, passages: Sequence[Passage], n: int) -> list[tuple[Passage, str]]:
@@ -183,7 +183,7 @@ class ChainModel:
         """Of the calls, each counted once."""
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
-        """Return a reply as `ModelClient.complete` does."""
+        """Return a reply to a request as a model's client would (`ModelClient.complete`); `meter` counts the call."""
         reply = self._replies.get(request.key)
         if reply is None:
             prompt = request.prompt if isinstance(request.prompt, str) else request.prompt[-1].content

@@ -108,10 +108,10 @@ def doubtful(row: Trajectory, doubts: Sequence[Doubt]) -> Verdict:
     """Reject a row for the first reason that the model's objections give. Score: the number of its steps that they
     concern.
 
-    `doubts` are objections to this row or to another row of its question. A query without a purpose has none in any
-    row; a query for what is known is needless after the same searches; a claim, and a mistake, is recognised by its
-    query and answer. A mistake that the passages state counts as another answer for a row that concludes something else
-    there.
+    `doubts` are objections to this row or to another row of its question. An objection concerns a step: a query without
+    a purpose in any row that has it, a query for what is known in rows with the same searches before it, a claim or a
+    mistake in rows with the same query and answer. A mistake that the passages state counts as another answer for a row
+    that concludes something else there.
     """
     for reason in get_args(DoubtReason):
         meant = [

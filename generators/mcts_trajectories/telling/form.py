@@ -76,7 +76,7 @@ def reply_schema(story: Story) -> dict[str, Any]:
 
 
 def form(story: Story) -> str:
-    """Return an empty reply, as the prompt shows it."""
+    """Return a reply with all fields empty, as the prompt shows it."""
     turns: dict[str, dict[str, str]] = {}
     for field in fields_of(story):
         turns.setdefault(f"turn_{field.turn}", {})[field.name] = _TRUE_OR_FALSE if field.holds in _QUESTIONS else "…"
@@ -84,8 +84,9 @@ def form(story: Story) -> str:
 
 
 def fields_of(story: Story) -> Iterator[ReplyField]:
-    """Yield the fields of each turn in order; a claim comes with the sentence that supports it, and a yes-no question
-    with its subject. A second field of one kind gets a number.
+    """Yield the fields of each turn in the order in which they stand in the reply: each with what the thought says, and
+    with it the sentence that a claim cites or the questions that are answered by true or false. The second field of one
+    kind in a turn has `second_` before its name.
     """
     for number, turn in enumerate(outline(story), start=1):
         names: list[str] = []

@@ -48,7 +48,7 @@ def _action_span(message: int, content: str, text: str, *, is_answer: bool) -> T
 
 
 def texts_of(row: Trajectory, *kinds: SpanKind) -> list[str]:
-    """Return the texts of the spans of these kinds, in order."""
+    """Return the texts of a row's spans of these kinds, in the order of the conversation."""
     return [row.messages[s.message].content[s.start : s.end] for s in row.spans if s.kind in kinds]
 
 

@@ -60,8 +60,8 @@ class Story:
     reasoning_rows: ReasoningRows = "search"
 
     def rereads(self, position: int) -> bool:
-        """Tell whether a step reads passages of an earlier one without a search; see `read_on`. A step that mends a
-        mistake reads the passages that were misread.
+        """Tell whether the step at a position (from 0) only reads passages again that an earlier step found, without a
+        search. A step that mends a misreading reads the passages that were misread.
         """
         if self.reasoning_rows == "search" or not position:
             return False
@@ -95,8 +95,8 @@ class TurnOutline:
 
 
 def read_on(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps, where each that searches for what was shown before gets the passages of the step that showed
-    it: the answer stood there, and a row should not teach to look it up again.
+    """Return the steps. Where one searches for what an earlier step's passages already showed, it gets those passages
+    in place of its own: the answer stood there, and a row should not teach to look it up again.
     """
     read = list(steps)
     for place, step in enumerate(steps):
@@ -149,8 +149,8 @@ def narrate(story: Story, *, seed: str) -> tuple[tuple[Message, ...], tuple[Text
 
 
 def story_of(row: Trajectory, reasoning_rows: ReasoningRows) -> Story:
-    """Return the content of a row's conversation, from its steps. `reasoning_rows` says how rows with a reasoning error
-    are worded.
+    """Return the content of a row's conversation, from its steps. `reasoning_rows` says whether a corrected misreading
+    searches again or reads the same passages again.
     """
     return Story(
         question=row.question,

@@ -97,7 +97,9 @@ def with_thoughts(row: Trajectory, story: Story, reply: ThoughtsReply) -> Trajec
 
 
 def thought_problem(row: Trajectory, story: Story, reply: ThoughtsReply, max_words: int) -> str:
-    """Return why a row must not be worded this way, in one line; empty when it may."""
+    """Return in one line why the thoughts in a reply must not be used for a row; empty when they may. `max_words` is
+    the largest number of words of the agent's own in one turn.
+    """
     for field in fields_of(story):
         if field.holds == "quote" and (problem := quote_problem(story.steps[field.part.step], text_of(reply, field))):
             return f"turn {field.turn}: {problem}"
@@ -109,8 +111,8 @@ def thought_problem(row: Trajectory, story: Story, reply: ThoughtsReply, max_wor
 
 
 def quote_problem(step: Step, quote: str) -> str:
-    """Return what is wrong with a cited sentence, which must occur in a passage of its step, and in one with the answer
-    if there is any.
+    """Return in one line what is wrong with a sentence cited for a step, which must occur in a passage of the step, and
+    in one with the answer if there is any; empty when nothing is.
     """
     if not quote:
         return "" if not stands_in_passages(step) or step.is_mistake else "no sentence is cited"

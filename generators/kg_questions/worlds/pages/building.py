@@ -103,8 +103,8 @@ class PageBuilder:
         """Questions that were left out as `country` can be read in two ways there, with two answers."""
 
     def take(self, asked: TreeQuestion) -> bool:
-        """Add the facts that a question needs; returns False where a page of another question already states one of
-        them.
+        """Add the facts that a question needs; returns False, and adds none, where a page of another question already
+        states one of them.
         """
         needed = [(key_of(fact), about) for _, hop, about in asked.question.looked_up for fact in hop.facts]
         if any(self._home.get(key, about.id) != about.id for key, about in needed):
@@ -137,7 +137,8 @@ class PageBuilder:
                 self._add_facts(key)
 
     def mislead(self, per_question: int) -> None:
-        """Add look-alike pages for several hops of each question, none of which gives any question a second answer.
+        """Add `per_question` look-alike pages at most for hops of each question, none of which gives any question a
+        second answer.
 
         First the questions are dropped that the pages do not have exactly one answer to: pages also state past facts,
         and a constituent country may be taken for a country.
@@ -263,7 +264,9 @@ class PageBuilder:
     # Writing
 
     def written(self, words: int, paging: Paging, passages: int, seed: int) -> PageWorld:
-        """Return the written world, with the questions of which a search finds every hop."""
+        """Return the world with its pages written, each of at least `words` words, and the questions of which a search
+        finds every hop among its first `passages` passages. `paging` cuts documents into pages.
+        """
         drafts = [*self._drafts.values(), *self._alike.values()]
         random.Random(f"{seed} order").shuffle(drafts)
         for number, draft in enumerate(drafts, start=1):

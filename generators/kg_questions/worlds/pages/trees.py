@@ -239,8 +239,8 @@ class WorldFacts:
             self._reached[tail, relation, False].discard(head)
 
     def satisfying(self, node: PathNode, believed: Mapping[int, str] | None = None) -> set[str]:
-        """Return the ids of all entities that satisfy a tree. `believed` maps row numbers in the tree to ids that are
-        taken for these entities.
+        """Return the ids of all entities that satisfy a tree. `believed` maps row numbers in the tree to ids: such a
+        node is taken to be that entity, whatever leads to it. None believes nothing.
         """
         if believed and node.row in believed:
             return {believed[node.row]}
@@ -258,9 +258,9 @@ class WorldFacts:
         return set.intersection(*ends)
 
     def answers_of_others(self, root: PathNode, kind_of: Callable[[str], str]) -> set[str]:
-        """Return other answers to a question that calls an entity a country, if a constituent country were meant or its
-        sovereign state. Empty where every reading has the same answer or none. `kind_of` returns the kind of an entity
-        by its id.
+        """Return the other answers to a question that calls an entity a country, for readers who take it for a
+        constituent country or for its sovereign state. Empty where every reading has the same answer or none. `kind_of`
+        returns the kind of an entity by its id.
         """
         own, ends = self._store.id_of(root.row), set[str]()
         for node in root.below():
@@ -317,8 +317,8 @@ def is_blurred(root: PathNode) -> bool:
 
 
 def describe_tree(store: KgStore, root: PathNode) -> list[dict[str, object]]:
-    """Return a tree as JSON: each entity by its id, after those from which it is found, which are given by position,
-    relation and direction.
+    """Return a tree as JSON values: a list of its entities by id, each after those from which it is found, which are
+    given by position in the list, relation and direction.
     """
     nodes = list(root.below())
     return [
