@@ -53,7 +53,9 @@ _LONGEST_FACT, _LONGEST_CAUSE = 15, 80
 def judge_unread(
     row: BundleQuestion, bundle: Bundle, documents: Mapping[str, SourceDocument], *, since: str | None
 ) -> list[Verdict]:
-    """Return the verdicts of all filters that need no model. `documents` are those of the bundle by id."""
+    """Return the verdicts of all filters that need no model. `documents` are those of the bundle by id. `since` is the
+    ISO date before which a document is too old (`stale_document`); None sets no limit.
+    """
     titles = [documents[hop.document_id].title for hop in row.hops if hop.document_id in documents]
     return [
         unsupported_quote(row, documents),

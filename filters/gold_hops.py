@@ -72,8 +72,8 @@ def gold_wording(row: Trajectory) -> Sequence[str]:
 
 
 def missed_hop(step: Step, question: Question, gold_wording: Sequence[str] = ()) -> int | None:
-    """Return the gold hop (from 0) whose question a step asks but answers wrongly; None where there is none. See
-    `own_hop`.
+    """Return the gold hop (from 0) whose question a step asks but answers wrongly; None where there is none. The step's
+    hop is found as by `own_hop`, with the same `gold_wording`.
     """
     hop = own_hop(step, question, gold_wording)
     return None if hop is None or _is_one_of(step.answer, golds_of_hops(question)[hop]) else hop

@@ -66,8 +66,8 @@ def is_grounded(step: Step, earlier: Sequence[Step] = (), also: Sequence[str] = 
 
 
 def why_ungrounded(step: Step) -> str:
-    """Say in one clause why an answer is not grounded: it is from memory, in no passage, or in none about the
-    subject.
+    """Say in one clause why an answer is not grounded: it is from the model's memory, in no passage, or only in
+    passages that are not about the subject.
     """
     if step.from_memory:
         return f"{step.answer!r} is from memory"

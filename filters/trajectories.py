@@ -1,7 +1,5 @@
 """Reasons to reject a trajectory. `judge_trajectory` applies all filters in order; the first that rejects gives the
 reason.
-
-`judge_trajectory` asks all filters in their order; the first that rejects decides.
 """
 
 from __future__ import annotations
@@ -100,8 +98,8 @@ def unrewarded_answer(row: Trajectory) -> Verdict:
 
 
 def unresolved_reference(row: Trajectory) -> Verdict:
-    """Reject a trajectory that searches for `#k`, or whose reference to an earlier answer was replaced by nothing.
-    Score: the number of such queries.
+    """Reject a trajectory that searches for `#k`, the placeholder for the answer of step k, or whose placeholder was
+    replaced by nothing. Score: the number of such queries.
     """
     bad = [step.query for step in row.steps if references(step.query) or not step.passages]
     return count_faults("unresolved_reference", bad, lambda query: f"query {query!r}")
@@ -148,9 +146,10 @@ def answer_before_found(row: Trajectory) -> Verdict:
 def wrong_intermediate(row: Trajectory, question: Question, *, scope: Scope) -> Verdict:
     """Reject a right answer that is reached over a wrong intermediate one.
 
-    Score: how many intermediate answers match no gold hop. Whatever plan it is from, a step that asks a gold hop's very
-    question has to answer as that hop does. For plans in the scope, every other accepted answer before the last has to
-    be that of a gold hop, too, each of a different one.
+    Score: how many intermediate answers match no gold hop. A step that asks a gold hop's very question has to answer as
+    that hop does. `scope` names the kinds of plans of which more is asked: there every other accepted answer before the
+    last has to be that of a gold hop, too, each of a different one. With `off`, or without a gold decomposition, all
+    rows are kept.
     """
     if not question.decomposition or scope == "off":
         return count_faults("wrong_intermediate", [], str)
@@ -232,11 +231,11 @@ def same_twice(row: Trajectory) -> Verdict:
 def redundant_search(row: Trajectory, question: Question) -> Verdict:
     """Reject a trajectory with a step that searches for what has been shown. Score: how many accepted steps do.
 
-    The first passage that supports its answer was there before its turn: by then nothing was left to be looked up.
-    Steps that are the gold hops, one each, make no detour: a passage came along before it was looked for, and a row
-    that is not told as the paper tells it reads on there without a search. An answer that follows from earlier ones is
-    looked for in no passage, though the agent searches at each step. A search that mends a mistake brings passages of
-    the failed one again, and is not redundant, unless it is the same query under another plan.
+    A step is redundant when the first passage that supports its answer was shown before its turn, so that nothing was
+    left to be looked up. Not redundant are the steps of a plan that is exactly the gold hops, though a passage for one
+    may come along before it is looked for; answers that follow from earlier ones, which no passage has to support; and
+    a search that mends a mistake and brings passages of the failed one again, unless it is the same query under another
+    plan.
     """
     is_straight = bool(follows_gold(row.steps, question))
     again = [step for place, step in enumerate(row.steps) if not is_straight and _is_redundant(row, place)]

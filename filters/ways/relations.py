@@ -20,7 +20,7 @@ _ALIKE = 6
 
 
 def names_relation(text: str, relation: str) -> bool:
-    """Say whether a text names a relation, in its own words or in a form that says the same ("born" for "place of
+    """Tell whether a text names a relation, in its own words or in a form that says the same ("born" for "place of
     birth").
     """
     words = forms_of(relation)
