@@ -227,8 +227,9 @@ class Undo:
                 self._at[row.table, row.file][row.position] = row
 
     def original(self, table: str, file: str, record: type, standing: Iterator[Any]) -> Iterator[Any]:
-        """Yield the rows as the run made them, from the rows in a curated file. Raises `InvalidInput` for a payload
-        that is no row.
+        """Yield the rows of a file as the run made them. `standing` are the rows that its curated file still has; those
+        that people changed or rejected come from `curated/`. Raises `InvalidInput` where the stored text of such a row
+        is no row.
         """
         changes = self._at.get((table, file), {})
         last, position = max(changes, default=-1), 0

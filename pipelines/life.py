@@ -6,7 +6,7 @@ A data set says the parts, pure but for `draw` and `after`, which ask a model:
 LIFE = Life(name="reword", item=Question, table="reworded", draw=…, derive=…, choose=…)      in its work.py
 DataSet(…, stages=(Stage(name="reword", unit="questions"),), life="….work:LIFE")             in its declaration
 
-Rows, books, `rejected/`, what `verify` recomputes and the SFT rows of what people fixed follow from them.
+Rows, counts by stage, `rejected/`, what `verify` recomputes and the SFT rows of what people fixed follow from them.
 """
 
 from __future__ import annotations
@@ -234,7 +234,9 @@ class Life:
         return list(self.sft(row, config)) if self.sft is not None else []
 
     def checks(self, folder: Path, manifest: Manifest, config: Any, report: Report) -> RowChecks:
-        """Return the checks of a data set that has this life as its only stage, as `DataSet.checks` does."""
+        """Return the object that recomputes a run's rows for `verify`, for a data set that has this life as its only
+        stage. `report` collects the differences.
+        """
         of = LifeChecks if self.asks_model else _LivedAgain
         return of(self, folder, manifest, config, report)
 

@@ -112,7 +112,10 @@ class RunContext:
     client: Client
 
     def asker(self, meter: Meter, style: Style = "chat", *, priority: int = 0) -> Asker:
-        """Return a client of this model under the run's seed; `meter` counts the calls of one item."""
+        """Return a client of this model under the run's seed; `meter` counts the calls of one item, and `style` says
+        whether calls are chats or texts to complete. Of calls that wait to be sent, those of the highest `priority` go
+        first.
+        """
         return Asker(client=self.client, model=self.model, style=style, seed=self.seed, meter=meter, priority=priority)
 
     def provenance(

@@ -125,7 +125,9 @@ def _is_installed(name: str) -> bool:
 
 
 def thoughts(config: RunConfig, server: VllmConfig | None) -> Iterator[Finding]:
-    """Check whether parser, lengths and stop strings leave a reasoning model its thoughts. `server` is the preset's."""
+    """Check whether a reasoning model's thoughts are kept apart from its replies, have room in the limits of length,
+    and are not ended by stop strings. `server` is the server that the preset describes; None where it describes none.
+    """
     from trailforge.inference import MEND
 
     model = config.model
@@ -148,7 +150,9 @@ def thoughts(config: RunConfig, server: VllmConfig | None) -> Iterator[Finding]:
 
 
 def window(config: RunConfig, server: VllmConfig | None) -> Finding:
-    """Check whether the context window of the preset's server holds the longest prompt and reply."""
+    """Check whether the context window of the preset's server holds the longest prompt and reply. With `server` None
+    the preset describes no server, and the window is not known.
+    """
     longest, held = config.longest_call, server.max_model_len if server is not None else None
     if held is None:
         return ok("window", f"the server's own; the longest call may take {longest:,} tokens")

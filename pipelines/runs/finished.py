@@ -258,8 +258,8 @@ def read_finished(folder: Path) -> FinishedRun:
 
 
 def no_run(folder: Path) -> InvalidInput:
-    """Return the error for a folder without `run.json`; for a training set, whose manifest has the same name, it says
-    which command reads it.
+    """Return the error for a folder without `run.json`. A training set also has a `manifest.json`, by whose fields it
+    is recognised; then the error says which commands read it.
     """
     with contextlib.suppress(OSError, ValueError):
         if _is_of_training_set(parse_json((folder / MANIFEST).read_bytes())):

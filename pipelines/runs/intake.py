@@ -110,7 +110,9 @@ class RunInputs:
     """Wraps items that take long to make, to count them on the terminal: `(items, what they are, how many)`."""
 
     def left_out(self, item: Any) -> RejectedRow | None:
-        """Return the row for `rejected/` of an item that is left out; None for any other item."""
+        """Return the row for `rejected/` of an item that earlier decisions of people or an audit leave out; None for
+        any other item.
+        """
         return self.refused.row_of(item) or self.audited.row_of(item)
 
 

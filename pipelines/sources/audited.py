@@ -212,8 +212,8 @@ class Audited:
         return self.row(source, self.key_of(source)) if self.reasons and isinstance(source, Question) else None
 
     def row(self, asked: Any, key: str | None) -> RejectedRow | None:
-        """Return the row for `rejected/` of any record with an id or a uid whose key is of a question that is set
-        aside; None for others.
+        """Return the row for `rejected/` of `asked`, a record with an id or a uid, when `key` is the key of a question
+        that is set aside; None for other keys, and for the key None.
         """
         if key is None or (found := self.reasons.get(key)) is None:
             return None

@@ -125,7 +125,9 @@ def check_columns(column_map: Mapping[str, str]) -> dict[str, str]:
 
 
 def columns_of(names: Sequence[str], column_map: Mapping[str, str], *, is_row: bool = False) -> dict[str, str]:
-    """Find the column of each field of documents (`rows.tables.find_columns`)."""
+    """Return the column of each field of documents that has one among these names, by the map or by the usual names.
+    With `is_row` they are one row's own, not a table's. Raises `InvalidInput` as `rows.tables.find_columns`.
+    """
     bare = set(map(bare_name, names))
     has_both = "title" not in column_map and "contents" in bare and not bare & _TITLES
     is_untitled = has_both or column_map.get("title") == ""

@@ -172,8 +172,10 @@ def pick(traits: Sequence[Traits], demand: Demand, wanted: int | None) -> list[i
 def take_by_quota(
     read: Callable[[], Iterable[Any]], demand: Demand, may_ask: Callable[[Question], bool], wanted: int | None
 ) -> Iterator[Any]:
-    """Read rows twice, and yield the questions that the quotas take, together with all rows that are no questions or
-    that `may_ask` refuses. Without quotas all rows are yielded. Raises `NothingLeft` where no quota takes any question.
+    """Yield the questions that the quotas take, together with all rows that are no questions and all that `may_ask`
+    refuses, which are not counted. `read` is called twice and returns the rows each time; `wanted` is how many
+    questions to take (`pick`). Without quotas all rows are yielded. Raises `NothingLeft` where no quota takes any
+    question.
     """
     if not demand.quotas:
         yield from read()
