@@ -344,9 +344,10 @@ def prepare(
 ) -> tuple[Settings, Manifest | None]:
     """Read the input of a run, and return its settings and, if the run is finished and whole, its manifest, else None.
 
-    A run with the same settings is resumed; a folder with a run of other settings is refused unless `replace_run`,
-    which removes that run's rows and keeps its ledger. Damage is reported. A manifest that includes shards still to be
-    run is removed only after the new settings are written: see `OwnFiles.drop_rows`.
+    A run with the same settings is resumed, with `redo_refused` also where a server refused prompts; a folder with a
+    run of other settings is refused unless `replace_run`, which removes that run's rows and keeps its ledger. Damage is
+    reported. A manifest that includes shards still to be run is removed only after the new settings are written: see
+    `OwnFiles.drop_rows`.
     """
     own = OwnFiles(out, dataset)
     try:
