@@ -52,7 +52,9 @@ def migration(
 
 
 def either_name(name: str) -> str:
-    """Return a name for a back end that may or may not have been built by a model."""
+    """Return how a row names its back end when it is not known whether a model built it: both names, joined by "or",
+    where the back end can be built either way; else the name itself.
+    """
     return f"{name} or {CALLED_PLAIN[name]}" if name in CALLED_PLAIN else name
 
 
