@@ -1,9 +1,9 @@
 """Reasons to reject a bundle's question by what a model answers: without documents, from all that it needs, from fewer.
 
-The cheapest is asked first, and asking stops once the question is decided. Where a guess can be right, one right answer
-shows nothing: as many have to be right as guessing rarely gets, unless the reader has said that it does not know where
-it had no documents. A reply that was cut, or that the judge gave no verdict on, shows nothing either, and a question
-that depends on one is not taken.
+The cheapest of these checks comes first, and asking stops once the question is decided. Where a guess can be right, one
+right answer shows nothing: so many in a row are needed that guessing rarely gives them, unless the reader has said that
+it does not know where it had no documents. A reply that was cut, or that the judge gave no verdict on, shows nothing
+either, and a question that depends on one is not taken.
 """
 
 from __future__ import annotations

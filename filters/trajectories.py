@@ -190,11 +190,11 @@ def undue_reflection(row: Trajectory, question: Question) -> Verdict:
 
 
 def evidence_was_there(row: Trajectory) -> Verdict:
-    """Reject a retrieval error that is none: passages of the wrong step held the right answer.
+    """Reject a trajectory that blames a search for a mistake (`retrieval`) although a passage of that search held the
+    right answer.
 
-    Score: how many passages did. By the diff alone a pair whose passages differ is a retrieval error. If the first
-    search had already brought the answer, a row that blames the search and searches again teaches doubt in good
-    results.
+    Score: how many passages did. Such a row searches again for what the first search had already brought, and teaches
+    doubt in good results.
     """
     holding: list[str] = []
     if row.reflection_error == "retrieval":
@@ -205,10 +205,10 @@ def evidence_was_there(row: Trajectory) -> Verdict:
 
 
 def circular_step(row: Trajectory) -> Verdict:
-    """Reject a trajectory with a step that finds what it was given: "Who is Chinua Achebe born?", Chinua Achebe.
+    """Reject a trajectory with a step whose answer is what it was given: "Who is Chinua Achebe born?", Chinua Achebe.
 
-    Score: how many accepted steps do. Such a step only repeats the answer that it refers to; the plan behind it asks
-    for nothing there. A choice between the things named ("Which is older, #1 or #2?") is no such step.
+    Score: how many accepted steps do this. Such a step only repeats the answer that it refers to; the plan behind it
+    asks for nothing there. A choice between the things named ("Which is older, #1 or #2?") is no such step.
     """
     accepted = _accepted(row)
     answers = {step.index: step.answer for step in accepted}
@@ -264,7 +264,7 @@ def too_long(row: Trajectory, *, max_tokens: int, max_tool_calls: int) -> Verdic
 
 def missing_hop(row: Trajectory, question: Question) -> Verdict:
     """Reject a trajectory that leaves out a hop of the gold decomposition. Score: the share of hops that are found; 1.0
-    where none is known.
+    where no decomposition is known.
 
     Such a row answers in one step what takes two, or takes another path. That may be sound if what is read shows it
     (`ungrounded_step`), but with a weak model a chain of reasoning cannot be told from a lucky guess.

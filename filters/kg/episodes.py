@@ -221,8 +221,8 @@ def early_turns(row: KgTrajectory) -> set[int]:
 
 
 def idle_search(row: KgTrajectory) -> Verdict:
-    """Reject an episode with a search for what it has: one that repeats another, or finds nothing of use once all that
-    is used was read.
+    """Reject an episode with a needless search: one that repeats another, or that finds nothing of use when everything
+    that the answer uses has been read before.
 
     New documents alone are no reason to search. A search that finds nothing of use and is followed by one that does was
     worth a try. Score: the number of redundant searches.

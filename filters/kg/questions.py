@@ -266,8 +266,8 @@ def agreed_otherwise(agreed: Sequence[str], draws: int, least: int) -> Verdict:
 
 
 def judge_by_check(row: KgQuestion, found: Objections) -> list[Verdict]:
-    """Return the verdicts `ambiguous_question`, `doubtful_fact` and `unclear_question` that follow from a model's
-    objections. Scores: the number of named rivals or facts, or 1 and 0.
+    """Return the verdicts that follow from a model's objections: `ambiguous_question` (scored by the number of other
+    answers it named), `doubtful_fact` and `unclear_question` (each scored 1 for an objection, else 0).
     """
     others = [
         name for name in found.other_answers if normalize_answer(name) not in _NOTHING and not is_abstention(name)

@@ -1,4 +1,4 @@
-"""What relations are called: whether a text names one, and which words are one relation for he and for she."""
+"""Tell whether a text names a relation, and treat kin words of one kind (father, mother, parent) as one relation."""
 
 from __future__ import annotations
 

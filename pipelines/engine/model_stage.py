@@ -26,7 +26,7 @@ class ModelStage:
     """A stage that asks a model about each of its items; it can be used as `Stage.run`."""
 
     name: str
-    """Name of the line of the books in which an item can fail."""
+    """Name under which items are counted, and failures of items with them."""
     item: type
     """Record class of the items."""
     tables: Mapping[str, type]
@@ -143,16 +143,16 @@ async def check_servers(config: RunConfig) -> None:
 
 
 def failed_row(at: str, uid: str, error: TrailforgeError, payload: object) -> RejectedRow:
-    """Return the row of `rejected/` for an item that failed with this error. `payload` is what is stored of it, as
-    plain values.
+    """Return the row of `rejected/` for the item `uid` that failed with this error in the stage `at`. `payload` is what
+    is stored of it, as plain values.
     """
     against = Verdict(keep=False, reason=error.reason, score=0.0, detail=str(error))
     return rejected_row(at, uid, against, payload)
 
 
 def rejected_row(at: str, uid: str, verdict: Verdict, payload: object) -> RejectedRow:
-    """Return the row of `rejected/` for an item with this verdict. `payload` is what is stored of it, as plain
-    values.
+    """Return the row of `rejected/` for the item `uid` with this verdict in the stage `at`. `payload` is what is stored
+    of it, as plain values.
     """
     return RejectedRow(
         uid=uid,

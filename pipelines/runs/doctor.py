@@ -56,22 +56,28 @@ class Finding:
 
 
 def ok(check: str, detail: str) -> Finding:
-    """Return a finding that all is well."""
+    """Return a finding that all is well. `check` names what was checked, and `detail` says what was found."""
     return Finding(check=check, level="ok", detail=detail)
 
 
 def warning(check: str, detail: str, mend: str) -> Finding:
-    """Return a finding that a run will start, but may not do what is wanted."""
+    """Return a finding that a run will start, but may not do what is wanted. `check` names what was checked, `detail`
+    says what was found, and `mend` what to do about it.
+    """
     return Finding(check=check, level="warning", detail=detail, mend=mend)
 
 
 def fault(check: str, detail: str, mend: str) -> Finding:
-    """Return a finding that a run will not start, or not end."""
+    """Return a finding that a run will not start, or not end. `check` names what was checked, `detail` says what was
+    found, and `mend` what to do about it.
+    """
     return Finding(check=check, level="fault", detail=detail, mend=mend)
 
 
 def run_check(check: str, look: Callable[[], Finding]) -> Finding:
-    """Run a check; an error of ours, or a module that cannot be imported, becomes a finding of a fault."""
+    """Return what the check `look` finds. An error of ours, or a module that cannot be imported, becomes a finding of a
+    fault under the name `check`.
+    """
     try:
         return look()
     except TrailforgeError as error:

@@ -55,7 +55,7 @@ class OpenRun:
     manifest: Manifest | None
     """The run's manifest; None while the run is not finished."""
     books: tuple[StageCount, ...]
-    """The books, stage by stage; for a running run, those of what is finished."""
+    """The counts of items by stage; for a running run, those of what is finished."""
     tables: tuple[str, ...]
     """Names of the tables that have rows."""
     _open: dict[str, TableIndex] = field(default_factory=dict)

@@ -105,7 +105,7 @@ class RunInputs:
     demand: Demand = NOT_DEMANDED
     """Quotas by which questions are taken or made."""
     begun_as: str = ""
-    """As `Settings.begun_as`."""
+    """Configuration hash of the run that this one goes on with, for `Settings.begun_as`; empty: none."""
     shown: Callable[[Iterable[Any], str, int], Iterable[Any]] = lambda items, what, total: items
     """Wraps items that take long to make, to count them on the terminal: `(items, what they are, how many)`."""
 

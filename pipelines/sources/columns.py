@@ -79,7 +79,7 @@ class FileLabels(NamedTuple):
     """Labels that the user gives to all documents of a file; they replace what the file says."""
 
     source: str | None = None
-    """Name of the source, or `EACH`; None: as the file says."""
+    """Name of the source, or `EACH`: each document is a source by itself; None: as the file says."""
     kind: SourceKind | None = None
 
 
@@ -100,7 +100,9 @@ def parse_document_files(texts: Iterable[str]) -> tuple[tuple[Path, ...], dict[s
 
 
 def read_given(files: Iterable[str], options: Mapping[str, Any]) -> tuple[tuple[Path, ...], dict[str, Any]]:
-    """Paths and the options of `documents.read_documents`, read from files with labels and from `columns` as text."""
+    """Return the paths of the files, and the options of `documents.read_documents`. `files` may have labels behind them
+    (`parse_document_files`), and `options["columns"]` is a column map as text.
+    """
     paths, labels = parse_document_files(map(str, files))
     columns = options.get("columns")
     rest = {name: value for name, value in options.items() if name != "columns"}

@@ -140,8 +140,8 @@ class Demand:
         return counts
 
     def quota_of(self, traits: Traits, left: Sequence[int]) -> int | None:
-        """Return the index of the quota that a question counts for, preferring the one with the most keys; None when no
-        fitting quota has room.
+        """Return the index of the quota that a question with these traits counts for, preferring the one with the most
+        keys; None when no fitting quota has room. `left` is how many more questions each quota takes.
         """
         fitting = [place for place, quota in enumerate(self.quotas) if left[place] > 0 and quota.takes(traits)]
         return min(fitting, key=lambda place: (-_keys_of(self.quotas[place]), place), default=None)
@@ -196,7 +196,9 @@ def take_by_quota(
 
 
 def tell_shortage(demand: Demand, left: Sequence[int], wanted: int) -> None:
-    """Log which quotas are short, and by how many questions."""
+    """Log which quotas are short, and by how many questions: `left` is the number that each lacks, of `wanted`
+    questions in all.
+    """
     short = [f"{number:,} of {quota}" for quota, number in zip(demand.quotas, left, strict=True) if number > 0]
     if short:
         _LOG.log(NOTICE, "demand: of %s questions %s are missing", f"{wanted:,}", "; ".join(short))
