@@ -281,9 +281,9 @@ def _words(text: str) -> set[str]:
 
 
 def shown_at(steps: Sequence[Step], place: int) -> int | None:
-    """Return the last step before the one at `place` that showed the first passage supporting its answer; None when
-    there is none. None, too, for a mistake, for a step that mends one, and for an answer that follows from earlier
-    answers.
+    """Return the position of the last step before `place` that had already shown a passage: the first one that supports
+    the answer of the step at `place`. None when no step had. None, too, for a mistake, for a step that mends one, and
+    for an answer that follows from earlier answers.
     """
     step, before = steps[place], steps[:place]
     accepted = [earlier for earlier in before if not earlier.is_mistake]

@@ -203,8 +203,9 @@ def check_request(request: RunRequest, dataset: DataSet) -> tuple[RunConfig, Run
 
 
 def check_inputs(request: RunRequest, dataset: DataSet, *, is_run: bool = False) -> tuple[RunConfig, RunInputs]:
-    """Check as `check_request` does, but without looking at the run's folder. `is_run` also requires all packages that
-    the run imports.
+    """Return the checked configuration and inputs of a run, as `check_request` does, but without looking at the run's
+    folder. `is_run` also requires all packages that the run imports. Raises `InvalidInput` for a preset or a file that
+    does not exist.
     """
     options = {name: value for name, value in request.options.items() if value is not None}
     check_given(dataset.name, request.preset, request.files, options)

@@ -137,7 +137,9 @@ def apply_fixes(row: Any, ruling: Ruling, product: Table) -> tuple[Any, tuple[Ap
 
 
 class Curator:
-    """Applies people's decisions to the rows of a run, table by table, parents first."""
+    """Applies people's decisions to the rows of a run, table by table, each table after those from which its rows are
+    made.
+    """
 
     def __init__(self, dataset: str, rulings: Iterable[Ruling]) -> None:
         """Raises `InvalidInput` for what people cannot decide. Rulings on `rejected/` change no row of the data set."""

@@ -105,8 +105,8 @@ def sample_valid(rows: Iterable[T | InvalidRow], inputs: RunInputs, seed: int, r
 def sample_questions(
     inputs: RunInputs, seed: int, *, needs_paragraphs: bool = False, needs_decomposition: bool = False
 ) -> tuple[list[Question], int]:
-    """Sample as `sample_valid` does from the questions of a run's one file; the arguments say what the run needs each
-    to have.
+    """Sample as `sample_valid` does from the questions of a run's one file. `needs_paragraphs` and
+    `needs_decomposition` say that the run cannot use a question without these.
     """
     (source,) = inputs.files
     rows = read_questions(

@@ -229,7 +229,7 @@ class Life:
         return made
 
     def rows_for_sft(self, row: Any, config: Any) -> list[Any]:
-        """Return the SFT rows of a kept row, as `Table.sft` gives them."""
+        """Return the SFT rows of a kept row, by the function `Life.sft`."""
         return list(self.sft(row, config)) if self.sft is not None else []
 
     def checks(self, folder: Path, manifest: Manifest, config: Any, report: Report) -> RowChecks:

@@ -92,7 +92,7 @@ class WordSequence:
         return WordSequence(self.words[start:end], self.gaps[start : end + 1])
 
     def has(self, other: WordSequence) -> bool:
-        """Tell whether the words of another reading, which has some, occur in this one in a row."""
+        """Tell whether the words of `other` occur in this sequence in a row; false when it has no words."""
         return bool(other.words) and str(other) in str(self)
 
 

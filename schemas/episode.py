@@ -223,7 +223,7 @@ class SoughtDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgReward:
-    """The parts of the reward; see `rewards.dynasearcher.DynaSearcherReward`."""
+    """The parts of DynaSearcher's reward, and their sum; the equations are in `rewards.dynasearcher`."""
 
     total: float
     r_acc: float

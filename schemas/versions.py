@@ -59,9 +59,10 @@ def either_name(name: str) -> str:
 
 
 def rename_back_end(row: Row) -> Row:
-    """Rename the back end in a row from before `backend` said whether a model built it.
+    """Rename the back end in a row from before the field `backend` said whether a model built it.
 
-    A question's own paragraphs were searched without a model; for an index, whose hash the row has, it is unknown.
+    For a question's own paragraphs no model did; for an index, of which the row has only the hash, both names are given
+    (`either_name`).
     """
     name = row["backend"]
     return row | {"backend": either_name(name) if row.get("index") else CALLED_PLAIN.get(name, name)}

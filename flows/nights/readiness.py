@@ -142,7 +142,9 @@ def _planned(
 
 
 def given_to(plan: WindowPlan, make: PlannedDataSet) -> dict[str, Any]:
-    """Return the parameters that a data set is given beside its input."""
+    """Return the parameters of the plan that a data set is given beside its input, by name: those in its `takes` and
+    `needs`.
+    """
     values = _parameters(plan)
     given = {name: values[name] for name in (*make.takes, *make.needs) if name in values}
     return given | ({"scope": make.scope} if make.scope else {})

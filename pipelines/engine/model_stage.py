@@ -121,7 +121,10 @@ class RunContext:
     def provenance(
         self, source_id: str, prompt_version: str, call_keys: Sequence[str] = (), *, retriever: str = ""
     ) -> Provenance:
-        """Return the provenance of a row that was made from this source."""
+        """Return the provenance of a row that was made from the source with this id. `prompt_version` is the hash of
+        the prompts in use, `call_keys` are the ledger keys of the calls behind the row, and `retriever` names what
+        found its passages.
+        """
         return Provenance(
             run_id=self.run_id,
             source_id=source_id,

@@ -237,7 +237,9 @@ def config_of(settings: Settings) -> dict[str, Any]:
 
 
 def run_configuration(dataset: DataSet, settings: Settings) -> Any:
-    """Return a run's configuration as the class `DataSet.config`. Raises `OutputError` as `config_of`."""
+    """Return a run's configuration as an instance of its data set's class (`DataSet.config`). Raises `OutputError` when
+    it cannot be read.
+    """
     return read_config(resolve(dataset.config), config_of(settings), source="run.json")
 
 

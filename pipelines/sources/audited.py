@@ -311,8 +311,8 @@ def split_audited(
 
 
 def check_known(unknown: int, total: int, source: Path | None = None) -> None:
-    """Log how many questions are used although the audit does not know them. Raises `InvalidInput` where it knows
-    none.
+    """Log how many questions are used although an audit does not know them: `unknown` of `total`. Raises
+    `InvalidInput`, naming the file `source`, where the audit knows none of them.
     """
     if unknown and unknown == total:
         raise InvalidInput("none of these questions was audited: audit this file", file=source, field="--audited")

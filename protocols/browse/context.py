@@ -74,7 +74,9 @@ class Windows:
         return seen(self.messages, self._view, len(self.messages), self._mark, sends_thoughts=self._sends_thoughts)
 
     def begin_turn(self) -> None:
-        """Apply the rule before the next turn is asked for."""
+        """Apply the context rule before the next turn is asked for: from here on, old results may be replaced, and
+        earlier thoughts removed.
+        """
         if not self._sends_thoughts:
             self._turn_over()
         if self._rule.kind == "newest":
