@@ -291,8 +291,8 @@ def hits_needed(samples: int, chance: float, config: BundleFilterConfig) -> int:
 
 
 def closed_book_draws(chance: float, config: BundleFilterConfig) -> int:
-    """Return the maximal number of draws without documents: `closed_book_samples`, or as many more as detect enough of
-    what is known.
+    """Return the maximal number of draws without documents: `closed_book_samples`, or more where a guess is right with
+    the probability `chance`, so that questions whose answer the model knows are still detected.
 
     Guessing among four options rarely gets three of three right, and a model that knows the answer in seven of ten
     draws does so in less than half of all cases. Four of five are as rare for guessing, and more common for such a

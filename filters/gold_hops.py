@@ -103,8 +103,8 @@ def unfound_hops(steps: Sequence[Step], question: Question) -> list[int]:
 def misplaced_hops(steps: Sequence[Step], question: Question) -> list[int]:
     """Return the hops (from 0) whose answer was found where it cannot be theirs.
 
-    That is before the answers that its `#k` refer to; or, for two hops that do not depend on each other, each by the
-    sub-question of the other.
+    That is before the answers of the earlier hops that the hop refers to (as `#k`); or, for two hops that do not depend
+    on each other, each by the sub-question of the other.
     """
     accepted = [step for step in steps if not step.is_mistake]
     golds = golds_of_hops(question)

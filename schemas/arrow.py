@@ -105,8 +105,8 @@ def iter_parquet(path: Path, record: type[Record]) -> Iterable[list[Record]]:
 
 
 def read_columns(path: Path, record: type, columns: Sequence[str]) -> pa.Table:
-    """Read some columns of a file. A file of the previous version is migrated row by row first. Raises what
-    `iter_parquet` raises.
+    """Read some columns of a file. A file of the previous version is migrated row by row first. Raises `InvalidInput`
+    for a file that is not of this record, or damaged.
     """
     with _reading(path), pq.ParquetFile(path) as file:
         if check_schema(record, file.schema_arrow, source=path) is None:

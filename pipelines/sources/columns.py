@@ -71,7 +71,9 @@ _KINDS: tuple[str, ...] = get_args(SourceKind)
 
 
 def parse_columns(text: str) -> dict[str, str]:
-    """Read a column map of documents (`rows.tables.parse_column_map`)."""
+    """Parse a column map of documents, such as `title=headline,text=body`, to a map from fields to columns. Raises
+    `InvalidInput` for a field that documents do not have.
+    """
     return parse_column_map(text, USUAL, "documents")
 
 
@@ -122,7 +124,9 @@ def _labels(path: str, text: str) -> FileLabels:
 
 
 def check_columns(column_map: Mapping[str, str]) -> dict[str, str]:
-    """Return the map unchanged when it maps fields of documents only. Raises `InvalidInput` otherwise."""
+    """Return the map from fields to columns unchanged when all its fields are fields of documents. Raises
+    `InvalidInput` otherwise.
+    """
     return check_column_map(column_map, USUAL, "documents")
 
 
