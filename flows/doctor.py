@@ -130,7 +130,9 @@ def fetch_encoders(configs: Iterable[RunConfig]) -> Iterator[Finding]:
 
 
 def named(found: Finding, names: Collection[str], everyone: Collection[object]) -> Finding:
-    """Return the finding with the names of the runs that it concerns, where these are not all."""
+    """Return the finding with the names of the runs that it concerns added, unchanged where these are all of
+    `everyone`, the runs that are checked.
+    """
     return found if len(names) == len(everyone) else replace(found, detail=f"{', '.join(names)}: {found.detail}")
 
 

@@ -53,7 +53,7 @@ class Estimate:
 
     @property
     def usage(self) -> Usage:
-        """Usage summed over all stages."""
+        """Return the usage summed over all stages."""
         return sum((line.usage for line in self.stages), start=Usage())
 
 

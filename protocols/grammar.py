@@ -225,7 +225,9 @@ class Grammar:
         return "\n".join([f"<{self.result_tag}>", *lines, f"</{self.result_tag}>"])
 
     def result_segment(self, result: str) -> str:
-        """Return the text between two turns of the agent where an episode is one text."""
+        """Return the text that stands for a search's result between two turns of the agent, where an episode is one
+        text.
+        """
         return f"\n{result}\n"
 
     def refusal(self, problem: str) -> Observation:

@@ -141,9 +141,8 @@ def take_in_questions(
 
 
 def take_in_documents(inputs: RunInputs, folder: Path, config: RunConfig, *, shard_size: int = SHARD_SIZE) -> Settings:
-    """Read and check the documents of all files and cut them into shards in the run's folder, as `take_in_questions`
-    does with questions; returns the run's settings. The options `column_map`, `source`, `kind` and `labels` in `inputs`
-    are those of `read_documents`.
+    """Read and check the documents of all files and cut them into shards, as `take_in_questions` does with questions.
+    The options `column_map`, `source`, `kind` and `labels` in `inputs` are those of `read_documents`.
     """
     from trailforge.pipelines.sources.documents import read_documents  # and with it an HTTP client
 

@@ -250,7 +250,9 @@ DOCUMENTS = ShownTable(name="inputs", title="Documents", describe=document, keys
 
 
 def find_side(run: OpenRun, table: str, uid: str, record: type[Record]) -> Record | None:
-    """Find one side of a pair: a row of a table, or one that was rejected; None where the run has neither."""
+    """Find one side of a pair by its uid: a row of the table, or one that was rejected; None where the run has
+    neither.
+    """
     if (number := run.find(table, uid)) is not None:
         return run.record(table, number)
     if (number := run.find("rejected", uid)) is None:

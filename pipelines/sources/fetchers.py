@@ -346,9 +346,7 @@ class NewsFetcher:
     async def fetch(
         self, query: str, *, since: date | None = None, until: date | None = None, limit: int = 100
     ) -> AsyncIterator[SourceDocument]:
-        """Fetch as `DocumentFetcher.fetch` does, from the second provider when the first fails or gives too little.
-        Raises the first provider's error only if the second fails, too.
-        """
+        """Fetch as `DocumentFetcher.fetch` does. Raises the first provider's error only if the second fails, too."""
         _check_request(query, since, until, limit)
         seen: set[str] = set()
         failure: ProviderError | None = None
