@@ -1,7 +1,8 @@
 """How right a reply to a bundle's question is: by its options, by the matcher, by a judge or by its key facts.
 
-Filters and episodes ask the same function, so that what a question was measured by is what its episodes are paid by.
-Word F1 is no such measure: right explanations and half ones have the same share of words in common with the gold one.
+The filters of questions and the rewards of episodes ask the same function, so that both mean the same by a right
+answer. Word F1 is no such measure: right explanations and half ones have the same share of words in common with the
+gold one.
 """
 
 from __future__ import annotations

@@ -53,16 +53,17 @@ def reject_malformed(problems: Sequence[object], stop: str = "") -> Verdict:
 
 
 def reject_wrong(answer: str, gold: str, *, is_right: bool, score: float) -> Verdict:
-    """Reject as `wrong_answer` a final answer that is right by no measure: not by the matcher (`rewards.matching`), not
-    by the title of a text that was read, and by no judge. Score: the best that one of them gives.
+    """Reject as `wrong_answer` a final answer that is right by no measure (`is_right` is false): not by the matcher
+    (`rewards.matching`), not by the title of a text that was read, and by no judge. `score`, 0 to 1, is the best that
+    one of these measures gave the answer, and is the verdict's score.
     """
     detail = "" if is_right else f"{answer!r} instead of {gold!r}"
     return Verdict(keep=is_right, reason="wrong_answer", score=score, detail=detail)
 
 
 def reject_too_long(tokens: int, most: int, searches: int | None = None, most_searches: int = 0) -> Verdict:
-    """Reject as `too_long` a conversation with more tokens than a trainer takes, or more searches than an agent may
-    make, where these are counted. Score: the estimated number of tokens.
+    """Reject as `too_long` a conversation with more than `most` tokens, or with more than `most_searches` searches;
+    with `searches` None, searches are not limited. Score: `tokens`, the estimated number of tokens.
     """
     keep, detail = tokens <= most, f"{tokens} tokens (at most {most})"
     if searches is not None:
@@ -72,8 +73,8 @@ def reject_too_long(tokens: int, most: int, searches: int | None = None, most_se
 
 
 def reject_surplus(taken: int) -> Verdict:
-    """Reject as `surplus` a sound episode of a question for which enough better ones were accepted. The score is their
-    number.
+    """Reject as `surplus` a sound episode of a question for which enough better ones were accepted: `taken` of them,
+    which is the score.
     """
     return Verdict(keep=False, reason=SURPLUS, score=float(taken), detail=f"{taken} better ones were taken")
 

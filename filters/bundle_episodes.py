@@ -75,10 +75,10 @@ class EpisodeFilterConfig:
 
 
 def judge_episode(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFilterConfig) -> list[Verdict]:
-    """Return every filter's verdict on an episode of the question.
+    """Return every filter's verdict on an episode of the question, in the order in which a rejection gives the reason.
 
-    An episode that was given up after its search has no answer and is `malformed_conversation`; the reason for giving
-    it up comes before that.
+    An episode that was given up after its search has no answer, and so is `malformed_conversation`; the verdicts on its
+    plan come first, since they tell why it was given up.
     """
     form, of_plan = malformed_conversation(episode), judge_plan(episode, row, config)
     is_given_up = bool(episode.messages) and episode.messages[-1].role == "tool"

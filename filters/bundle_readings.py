@@ -1,9 +1,9 @@
 """Reasons to reject a bundle's question by what a model answers: without documents, from all that it needs, from fewer.
 
-The cheapest is asked first, and asking stops once the question is decided. Where a guess can be right, one right answer
-shows nothing: as many have to be right as guessing rarely gets, unless the reader has said that it does not know where
-it had no documents. A reply that was cut, or that the judge gave no verdict on, shows nothing either, and a question
-that depends on one is not taken.
+The cheapest of these checks comes first, and asking stops once the question is decided. Where a guess can be right, one
+right answer shows nothing: so many in a row are needed that guessing rarely gives them, unless the reader has said that
+it does not know where it had no documents. A reply that was cut, or that the judge gave no verdict on, shows nothing
+either, and a question that depends on one is not taken.
 """
 
 from __future__ import annotations
@@ -161,15 +161,18 @@ class MeasuredQuestion:
 
 
 def unasked_question(fault: str) -> Verdict:
-    """Reject a question that nobody would ask who has read none of its documents, as somebody who sees it alone says.
+    """Reject a question that only somebody who has read its documents would ask. `fault` is what a model that sees the
+    question alone says against it; empty when it would be asked.
 
-    Score: 1 where somebody would.
+    Score: 1 without a fault, else 0.
     """
     return Verdict(keep=not fault, reason="unasked_question", score=float(not fault), detail=fault)
 
 
 def half_answers(fault: str) -> Verdict:
-    """Reject an explanation of which what one document gives is an answer by itself. Score: 1 where none is."""
+    """Reject a question for an explanation when what a single document says already answers it. `fault` is what a model
+    says of that document's part; empty when no part is an answer by itself. Score: 1 without a fault, else 0.
+    """
     return Verdict(keep=not fault, reason="half_answers", score=float(not fault), detail=fault)
 
 
@@ -179,7 +182,7 @@ async def closed_book(asked: MeasuredQuestion) -> Verdict:
     Score: share of right draws, corrected for chance: (share - chance) / (1 - chance), 0 when negative. An answer is
     known when the score is `known_rate` or more, with as many right draws as guessing rarely gets. A draw of an
     explanation that has only part of the key facts is not right, but counts in the score for what it has. When the
-    first draw abstains, no other is made: of 21 such questions of runs with a played model, the other draws knew one.
+    reader says in the first draw that it does not know, no other is made: a further draw rarely knows more.
     """
     config, chance = asked.config, guess_rate(asked.row)
     most = closed_book_draws(chance, config)
@@ -211,7 +214,9 @@ async def closed_book(asked: MeasuredQuestion) -> Verdict:
 
 
 async def not_answerable(asked: MeasuredQuestion, documents: Sequence[SourceDocument]) -> Verdict:
-    """Reject a question that all documents quoted by its hops do not answer. Score: that of the worst reply, 0 to 1."""
+    """Reject a question that a model does not answer from all documents quoted by its hops. Score: that of the worst
+    reply, 0 to 1.
+    """
     draws = await asked.draws_until_wrong(documents, asked.config.right_reads if asked.row.options else 1)
     last = draws[-1]
     if last.is_right:
@@ -248,8 +253,9 @@ async def fewer_documents_suffice(asked: MeasuredQuestion, documents: Sequence[S
 
 
 def guess_rate(row: BundleQuestion) -> float:
-    """Return the chance that a guess is right that knows the form of the answer: one option, or one of the sets that
-    may be correct. 0 for open questions, a half where they name both sides.
+    """Return the chance, 0 to 1, that a guess is right that knows the form of the answer: one option, or one of the
+    sets of options that may be correct. It is 0 for open questions, but a half for a comparison that names its answer
+    as one of two.
     """
     count = len(row.options)
     if not count:
@@ -285,8 +291,8 @@ def hits_needed(samples: int, chance: float, config: BundleFilterConfig) -> int:
 
 
 def closed_book_draws(chance: float, config: BundleFilterConfig) -> int:
-    """Return the maximal number of draws without documents: `closed_book_samples`, or as many more as detect enough of
-    what is known.
+    """Return the maximal number of draws without documents: `closed_book_samples`, or more where a guess is right with
+    the probability `chance`, so that questions whose answer the model knows are still detected.
 
     Guessing among four options rarely gets three of three right, and a model that knows the answer in seven of ten
     draws does so in less than half of all cases. Four of five are as rare for guessing, and more common for such a

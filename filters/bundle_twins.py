@@ -69,9 +69,9 @@ def has_same_bridge(row: BundleQuestion, other: BundleQuestion) -> bool:
 
 
 def used_fact(row: BundleQuestion, accepted: Sequence[BundleQuestion]) -> Verdict:
-    """Reject a question when an accepted one of its bundle rests on the same words.
+    """Reject a question when an accepted one of its bundle rests on the same words of a document.
 
-    Score: how many of its quotes share words with that one's.
+    Score: the number of its quotes that share words with a quote of the accepted question (of the one with most).
     """
     shared = [(sum(_is_quoted(hop, other) for hop in row.hops), other.uid) for other in accepted]
     count, uid = max(shared, default=(0, ""))
@@ -80,10 +80,10 @@ def used_fact(row: BundleQuestion, accepted: Sequence[BundleQuestion]) -> Verdic
 
 
 def sibling_answer(row: BundleQuestion, accepted: Sequence[BundleQuestion]) -> Verdict:
-    """Reject a question that says the answer of an accepted one of its bundle, or whose answer that one says.
+    """Reject a question that says the answer of an accepted one of its bundle, or whose answer an accepted one says.
 
-    Whoever is trained on one of them knows the other. Score: how many such questions there are. Figures count only
-    with words: another `12` may stand anywhere.
+    Whoever is trained on one of the two questions knows the answer to the other. Score: the number of such accepted
+    questions. Figures count only with words: another `12` may stand anywhere.
     """
     told = [each.uid for each in accepted if _says_answer(row, each) or _says_answer(each, row)]
     detail = f"it or {told[0]} says the other's answer" if told else ""

@@ -55,7 +55,9 @@ _LONGEST_FACT, _LONGEST_CAUSE = 15, 80
 def judge_unread(
     row: BundleQuestion, bundle: Bundle, documents: Mapping[str, SourceDocument], *, since: str | None
 ) -> list[Verdict]:
-    """Return the verdicts of all filters that need no model. `documents` are those of the bundle by id."""
+    """Return the verdicts of all filters that need no model. `documents` are those of the bundle by id. `since` is the
+    ISO date before which a document is too old (`stale_document`); None sets no limit.
+    """
     titles = [documents[hop.document_id].title for hop in row.hops if hop.document_id in documents]
     return [
         unsupported_quote(row, documents),
@@ -192,11 +194,12 @@ def bad_options(row: BundleQuestion) -> Verdict:
 
 
 def no_key_facts(row: BundleQuestion) -> Verdict:
-    """Reject an explanation without key facts, or with one of whose words its gold answer has fewer than half.
+    """Reject a question for an explanation that has no key facts, or a key fact of which the gold answer has fewer than
+    half of the words.
 
-    Without key facts a judge and a reward could only compare an answer with the gold one; with such a fact they would
-    ask for what the gold answer itself lacks, and without that fact one document may be enough. Score: how many facts
-    the answer says.
+    Without key facts a judge and a reward could only compare an answer with the gold one. A key fact that the gold
+    answer lacks would ask for more than that answer, and without it one document may be enough. Score: how many key
+    facts the gold answer says.
     """
     unsaid = [fact for fact in row.key_facts if not speaks_of_fact(row.answer, fact)]
     is_held = row.type != "causal" or bool(row.key_facts and not unsaid)

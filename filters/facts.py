@@ -99,9 +99,9 @@ class SoughtFact:
 def answering_facts(question: str, names: Sequence[str], hops: Sequence[Hop]) -> tuple[SoughtFact, ...]:
     """Return the facts that the answer of a question rests on: every hop that is looked up, in order.
 
-    `names`: the answer's names. A link that was remembered leads astray as far as an answer that was. For a comparison,
-    the things that it compares count, and what they rest on, but not the comparison itself. Without hops the question
-    is the one fact.
+    `names`: the answer's names, for the last fact. Facts on the way to the answer count as much as the answer, since
+    one that is recalled wrongly leads astray. For a comparison, the things that it compares count, and what they rest
+    on, but not the comparison itself. Without hops the question is the one fact.
     """
     if not hops:
         return (SoughtFact(question, tuple(names)),)
@@ -146,9 +146,11 @@ def unsettled_facts(
     passages: Sequence[Passage],
     triples: Sequence[KgTriple] = (),
 ) -> tuple[SoughtFact, ...]:
-    """Return the facts of `answering_facts` that nothing which was read states plainly.
+    """Return the facts of `answering_facts` that no passage and no triple among those read states plainly
+    (`is_plainly_stated`).
 
-    A whole question always is one of them.
+    A question without hops is one fact, which is always among them, since only a model can tell whether the texts
+    answer it.
     """
     facts = answering_facts(question, names, hops)
     return tuple(fact for fact in facts if not hops or not is_plainly_stated(fact, passages, triples))

@@ -72,8 +72,8 @@ def gold_wording(row: Trajectory) -> Sequence[str]:
 
 
 def missed_hop(step: Step, question: Question, gold_wording: Sequence[str] = ()) -> int | None:
-    """Return the gold hop (from 0) whose question a step asks but answers wrongly; None where there is none. See
-    `own_hop`.
+    """Return the gold hop (from 0) whose question a step asks but answers wrongly; None where there is none. The step's
+    hop is found as by `own_hop`, with the same `gold_wording`.
     """
     hop = own_hop(step, question, gold_wording)
     return None if hop is None or _is_one_of(step.answer, golds_of_hops(question)[hop]) else hop
@@ -103,8 +103,8 @@ def unfound_hops(steps: Sequence[Step], question: Question) -> list[int]:
 def misplaced_hops(steps: Sequence[Step], question: Question) -> list[int]:
     """Return the hops (from 0) whose answer was found where it cannot be theirs.
 
-    That is before the answers that its `#k` refer to; or, for two hops that do not depend on each other, each by the
-    sub-question of the other.
+    That is before the answers of the earlier hops that the hop refers to (as `#k`); or, for two hops that do not depend
+    on each other, each by the sub-question of the other.
     """
     accepted = [step for step in steps if not step.is_mistake]
     golds = golds_of_hops(question)

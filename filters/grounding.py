@@ -66,8 +66,8 @@ def is_grounded(step: Step, earlier: Sequence[Step] = (), also: Sequence[str] = 
 
 
 def why_ungrounded(step: Step) -> str:
-    """Say in one clause why an answer is not grounded: it is from memory, in no passage, or in none about the
-    subject.
+    """Say in one clause why an answer is not grounded: it is from the model's memory, in no passage, or only in
+    passages that are not about the subject.
     """
     if step.from_memory:
         return f"{step.answer!r} is from memory"
@@ -281,9 +281,9 @@ def _words(text: str) -> set[str]:
 
 
 def shown_at(steps: Sequence[Step], place: int) -> int | None:
-    """Return the last step before the one at `place` that showed the first passage supporting its answer; None when
-    there is none. None, too, for a mistake, for a step that mends one, and for an answer that follows from earlier
-    answers.
+    """Return the position of the last step before `place` that had already shown a passage: the first one that supports
+    the answer of the step at `place`. None when no step had. None, too, for a mistake, for a step that mends one, and
+    for an answer that follows from earlier answers.
     """
     step, before = steps[place], steps[:place]
     accepted = [earlier for earlier in before if not earlier.is_mistake]

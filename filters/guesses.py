@@ -146,9 +146,10 @@ def unread_answer(
     *,
     is_query: bool = False,
 ) -> str:
-    """Return the name by which a text says the answer of one of the facts before it was read; empty where it does not.
+    """Return the name by which a text says the answer of `fact` before it was read; empty where it does not.
 
-    A query must rest on a passage about the fact's subject, or about what the query names itself. For other texts,
+    `read` has the passages given at each place of the episode, and the text is written before `place`. A query
+    (`is_query`) must rest on a passage about the fact's subject, or about what the query names itself. For other texts,
     whose subject cannot be told, it is enough that the answer was read anywhere. What stands in the question is known,
     and yes and no need not be read.
     """
@@ -205,8 +206,9 @@ def guarded_facts(
     """Return the facts whose answers no turn may say before they were read, each with whether a later search can make
     up for a guess of it.
 
-    The first fact is the answer itself, by these names. `bridges` decides on the others. A guess is never made up for
-    where the last hop compares: to remember when both were born is to answer. Saying a year is saying the date.
+    The first fact is the final answer, under these `names`. `bridges` says whether the facts on the way to it are among
+    them: `any` leaves them out, and only with `checked` can a search make up for their guess. A guess is never made up
+    for where the last hop compares: to remember when both were born is to answer. Saying a year is saying the date.
     """
     deciding, facts = compared_hops(hops), answering_facts(question, names, hops)
     if deciding or not hops:
@@ -255,8 +257,9 @@ def reject_early(said: Sequence[tuple[str, str]]) -> Verdict:
     """Reject as `answer_before_read` an episode in which a turn says the answer before a text given to the agent says
     it.
 
-    The answers of other hops count where the rule of `Bridges` says so. The score is the number of such turns; `said`
-    has for each what it says, and its beginning.
+    `said` has a pair for each such turn: the answer that it says, and the beginning of the turn. The answers of
+    intermediate hops are in it where the setting `Bridges` forbids to guess them. The score is the number of such
+    turns.
     """
     return count_faults("answer_before_read", said, lambda each: f"{each[0]!r} stands in {each[1][:200]!r}")
 

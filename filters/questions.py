@@ -70,8 +70,9 @@ _MOST_COUNTED = 20
 
 
 def searched_texts(question: Question, *, own_paragraphs: bool) -> tuple[Document, ...]:
-    """Return the texts that an agent may find for a question, as far as the row says: its paragraphs or, for a corpus,
-    its supporting documents. Empty where that is not known.
+    """Return the texts that an agent may find for a question, as far as the row says: with `own_paragraphs` the
+    paragraphs that come with it; else, for a question over a corpus, those of its supporting documents whose text is
+    known. Empty where there are none.
     """
     if own_paragraphs:
         return question.paragraphs
@@ -265,7 +266,7 @@ def _is_of_kind(gold: str, kind: str) -> bool:
 
 def can_be_asked(question: Question, *, own_paragraphs: bool) -> Verdict:
     """Return the first reason that rejects a question by code alone, with the score 0.0 where there is none.
-    `own_paragraphs` says that the question's own paragraphs are what is searched.
+    `own_paragraphs` says that the question's own paragraphs are what is searched, and not a corpus.
     """
     texts = searched_texts(question, own_paragraphs=own_paragraphs)
     named = answer_in_question(question)

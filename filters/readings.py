@@ -14,9 +14,10 @@ from trailforge.schemas import FactReading, OpenBranch, Verdict
 
 
 def count_unstated(readings: Sequence[FactReading], facts: Sequence[SoughtFact]) -> Verdict:
-    """Reject as `unstated_answer` when a model that was asked for a fact did not find it.
+    """Reject as `unstated_answer` when a model that was asked for a fact did not find it in what the episode had read,
+    or found something else. `readings` are the model's replies, `facts` what it was asked for, with the right names.
 
-    Score: how many facts it did not find. A fact for which it found something else rejects, too.
+    Score: how many facts it did not find.
     """
     names = {fact.question: fact.names for fact in facts}
     unstated = [each for each in readings if not _is_found(each.answer, names.get(each.question))]
@@ -31,11 +32,12 @@ def count_unstated(readings: Sequence[FactReading], facts: Sequence[SoughtFact])
 def count_rivals(
     readings: Sequence[FactReading], facts: Sequence[SoughtFact], is_ruled_out: Callable[[str], bool]
 ) -> Verdict:
-    """Reject as `other_answers` when a model that was asked for a fact found another answer, too.
+    """Reject as `other_answers` when a model that was asked for a fact found another answer in addition to the right
+    one.
 
-    Score: how many such facts there are. Nothing tells which of them to choose: one of two wives, one of three who took
-    part. `is_ruled_out`: whether the episode says of an answer that it is none; then it has told, and the model that
-    read was not asked why.
+    `readings` are the model's replies, `facts` what it was asked for, with the right names. Nothing tells which answer
+    to choose: one of two wives, one of three who took part. `is_ruled_out` tells whether the episode itself says why an
+    answer does not fit, which settles it. Score: the number of facts with other answers.
     """
     names = {fact.question: fact.names for fact in facts}
     rivals = ((each, _rivals(each.answer, names.get(each.question))) for each in readings)
@@ -44,17 +46,18 @@ def count_rivals(
 
 
 def count_open(branches: Sequence[OpenBranch], is_open: Callable[[str], bool]) -> Verdict:
-    """Reject as `open_branch` when a model found names that fit a link as well as the one that is followed, and of
-    which no thought says why they lead nowhere.
+    """Reject as `open_branch` when a model found names that fit a step of the question as well as the one the episode
+    follows, and no thought says why they do not fit.
 
-    Score: how many there are. `is_open`: whether rules bear that out; a name that nothing shows counts for nothing.
+    `is_open` tells of a name whether rules confirm that: a name that nothing shows does not count. Score: the number of
+    such names.
     """
     found = [each for each in {each.name: each for each in branches}.values() if is_open(each.name)]
     return count_faults("open_branch", found, lambda each: f"{each.name!r} as {each.link}: {each.why}")
 
 
 def has_found(reading: FactReading, question: str, names: Sequence[str]) -> bool:
-    """Say whether a reading is of this question, and gives the answer that goes by one of these names."""
+    """Tell whether a reading is of this question, and gives the answer under one of these names."""
     return reading.question == question and bool(reading.answer) and _is_found(reading.answer, names)
 
 

@@ -3,8 +3,8 @@
 The steps are facts; the thoughts are written afterwards, by a model that has seen all steps. So each turn is compared
 with what its agent had seen by then: the question, the plan, its own queries, answers and thoughts, the passages found.
 Names, numbers and what is said of things are compared word by word. A word that only looks like a name at the beginning
-of a sentence is known by a list of common words, so an unusual one may cost a sound row its thoughts; it keeps its
-sentences from pools then.
+of a sentence is known by a list of common words; an unusual one may be taken for a name, and then a sound row keeps
+prepared sentences in place of its thoughts.
 """
 
 from __future__ import annotations

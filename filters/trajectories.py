@@ -1,7 +1,5 @@
 """Reasons to reject a trajectory. `judge_trajectory` applies all filters in order; the first that rejects gives the
 reason.
-
-`judge_trajectory` asks all filters in their order; the first that rejects decides.
 """
 
 from __future__ import annotations
@@ -100,8 +98,8 @@ def unrewarded_answer(row: Trajectory) -> Verdict:
 
 
 def unresolved_reference(row: Trajectory) -> Verdict:
-    """Reject a trajectory that searches for `#k`, or whose reference to an earlier answer was replaced by nothing.
-    Score: the number of such queries.
+    """Reject a trajectory that searches for `#k`, the placeholder for the answer of step k, or whose placeholder was
+    replaced by nothing. Score: the number of such queries.
     """
     bad = [step.query for step in row.steps if references(step.query) or not step.passages]
     return count_faults("unresolved_reference", bad, lambda query: f"query {query!r}")
@@ -148,9 +146,10 @@ def answer_before_found(row: Trajectory) -> Verdict:
 def wrong_intermediate(row: Trajectory, question: Question, *, scope: Scope) -> Verdict:
     """Reject a right answer that is reached over a wrong intermediate one.
 
-    Score: how many intermediate answers match no gold hop. Whatever plan it is from, a step that asks a gold hop's very
-    question has to answer as that hop does. For plans in the scope, every other accepted answer before the last has to
-    be that of a gold hop, too, each of a different one.
+    Score: how many intermediate answers match no gold hop. A step that asks a gold hop's very question has to answer as
+    that hop does. `scope` names the kinds of plans of which more is asked: there every other accepted answer before the
+    last has to be that of a gold hop, too, each of a different one. With `off`, or without a gold decomposition, all
+    rows are kept.
     """
     if not question.decomposition or scope == "off":
         return count_faults("wrong_intermediate", [], str)
@@ -191,11 +190,11 @@ def undue_reflection(row: Trajectory, question: Question) -> Verdict:
 
 
 def evidence_was_there(row: Trajectory) -> Verdict:
-    """Reject a retrieval error that is none: passages of the wrong step held the right answer.
+    """Reject a trajectory that blames a search for a mistake (`retrieval`) although a passage of that search held the
+    right answer.
 
-    Score: how many passages did. By the diff alone a pair whose passages differ is a retrieval error. If the first
-    search had already brought the answer, a row that blames the search and searches again teaches doubt in good
-    results.
+    Score: how many passages did. Such a row searches again for what the first search had already brought, and teaches
+    doubt in good results.
     """
     holding: list[str] = []
     if row.reflection_error == "retrieval":
@@ -206,10 +205,10 @@ def evidence_was_there(row: Trajectory) -> Verdict:
 
 
 def circular_step(row: Trajectory) -> Verdict:
-    """Reject a trajectory with a step that finds what it was given: "Who is Chinua Achebe born?", Chinua Achebe.
+    """Reject a trajectory with a step whose answer is what it was given: "Who is Chinua Achebe born?", Chinua Achebe.
 
-    Score: how many accepted steps do. Such a step only repeats the answer that it refers to; the plan behind it asks
-    for nothing there. A choice between the things named ("Which is older, #1 or #2?") is no such step.
+    Score: how many accepted steps do this. Such a step only repeats the answer that it refers to; the plan behind it
+    asks for nothing there. A choice between the things named ("Which is older, #1 or #2?") is no such step.
     """
     accepted = _accepted(row)
     answers = {step.index: step.answer for step in accepted}
@@ -232,11 +231,11 @@ def same_twice(row: Trajectory) -> Verdict:
 def redundant_search(row: Trajectory, question: Question) -> Verdict:
     """Reject a trajectory with a step that searches for what has been shown. Score: how many accepted steps do.
 
-    The first passage that supports its answer was there before its turn: by then nothing was left to be looked up.
-    Steps that are the gold hops, one each, make no detour: a passage came along before it was looked for, and a row
-    that is not told as the paper tells it reads on there without a search. An answer that follows from earlier ones is
-    looked for in no passage, though the agent searches at each step. A search that mends a mistake brings passages of
-    the failed one again, and is not redundant, unless it is the same query under another plan.
+    A step is redundant when the first passage that supports its answer was shown before its turn, so that nothing was
+    left to be looked up. Not redundant are the steps of a plan that is exactly the gold hops, though a passage for one
+    may come along before it is looked for; answers that follow from earlier ones, which no passage has to support; and
+    a search that mends a mistake and brings passages of the failed one again, unless it is the same query under another
+    plan.
     """
     is_straight = bool(follows_gold(row.steps, question))
     again = [step for place, step in enumerate(row.steps) if not is_straight and _is_redundant(row, place)]
@@ -265,7 +264,7 @@ def too_long(row: Trajectory, *, max_tokens: int, max_tool_calls: int) -> Verdic
 
 def missing_hop(row: Trajectory, question: Question) -> Verdict:
     """Reject a trajectory that leaves out a hop of the gold decomposition. Score: the share of hops that are found; 1.0
-    where none is known.
+    where no decomposition is known.
 
     Such a row answers in one step what takes two, or takes another path. That may be sound if what is read shows it
     (`ungrounded_step`), but with a weak model a chain of reasoning cannot be told from a lucky guess.

@@ -57,7 +57,8 @@ class Backup:
 
 
 def back_up(folder: Path, out: Path, *, prefect: Path | None = None, shown: Shown) -> Backup:
-    """Copy a run's folder, or a root of windows, into the new folder `out`, and Prefect's SQLite file with it.
+    """Copy a run's folder, or the root folder of nightly windows, into the new folder `out`, and with it Prefect's
+    SQLite file `prefect`, if one is given. `shown` wraps the files as they are copied, to show progress.
 
     Raises `InvalidInput` for a folder without a run, and for a database that cannot be read; `OutputError` where `out`
     holds something or cannot be written.
@@ -89,7 +90,8 @@ def back_up(folder: Path, out: Path, *, prefect: Path | None = None, shown: Show
 
 
 def restore(backup: Path, out: Path, *, prefect: Path | None = None, shown: Shown) -> Backup:
-    """Copy what a backup holds into the new folder `out`, and Prefect's database to the new file `prefect`.
+    """Copy what a backup holds into the new folder `out`, and Prefect's database to the new file `prefect`; None leaves
+    the database out. `shown` wraps the files as they are copied, to show progress.
 
     Each file's hash is checked on the way. Raises `InvalidInput` for a folder that holds no backup or a damaged one,
     and `OutputError` where something is in the way.

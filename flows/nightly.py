@@ -173,8 +173,8 @@ def _raise(errors: Sequence[TrailforgeError], breaches: Sequence[str]) -> None:
 
 
 def make_window(folder: Path, plan: WindowPlan, means: WindowSettings) -> Window:
-    """Make whatever is missing of a window and return it. A complete window stays as it is and raises no alert
-    again.
+    """Make whatever is missing of the window in `folder` and return it; `plan` decides its rows, and `means` are all
+    other settings. A complete window stays as it is and raises no alert again.
     """
     with exclusive(folder):
         remove_temporary_files(folder, windows.FILES.__contains__)

@@ -67,7 +67,9 @@ class RunLog:
         self._tell("stage_ended", said, stage=name, **_figures(books, usage, time.monotonic() - began), **troubles)
 
     def end(self, manifest: Manifest, seconds: float) -> None:
-        """Log that the run is finished."""
+        """Log that the run is finished, with the figures of its manifest; `seconds` is how long this start of it
+        took.
+        """
         said = f"finished: {_describe(manifest.stages)}; {_describe_cost(manifest)}"
         self._tell("run_ended", said, **_figures(manifest.stages, manifest, seconds))
 

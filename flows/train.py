@@ -41,8 +41,9 @@ def train(
 ) -> Path:
     """Train an agent on finished runs and return the path of the training's record.
 
-    `training_set` is the folder of the set, made when it does not exist. `more` are further options of `trailforge
-    train STAGE`. `launch` and `view` are fields of `LaunchConfig` and `ViewConfig`.
+    `training_set` is the folder of the set, made of the runs when it does not exist. `base_model` None takes the
+    preset's. `more` are further options of `trailforge train STAGE`. `launch` and `view` have values for fields of
+    `LaunchConfig` and `ViewConfig`; None leaves all at their defaults. `seed` is that of the set and of the training.
     """
     config = from_dict(LaunchConfig, launch or {})
     check_runs(runs)

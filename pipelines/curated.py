@@ -137,7 +137,9 @@ def apply_fixes(row: Any, ruling: Ruling, product: Table) -> tuple[Any, tuple[Ap
 
 
 class Curator:
-    """Applies people's decisions to the rows of a run, table by table, parents first."""
+    """Applies people's decisions to the rows of a run, table by table, each table after those from which its rows are
+    made.
+    """
 
     def __init__(self, dataset: str, rulings: Iterable[Ruling]) -> None:
         """Raises `InvalidInput` for what people cannot decide. Rulings on `rejected/` change no row of the data set."""
@@ -227,8 +229,9 @@ class Undo:
                 self._at[row.table, row.file][row.position] = row
 
     def original(self, table: str, file: str, record: type, standing: Iterator[Any]) -> Iterator[Any]:
-        """Yield the rows as the run made them, from the rows in a curated file. Raises `InvalidInput` for a payload
-        that is no row.
+        """Yield the rows of a file as the run made them. `standing` are the rows that its curated file still has; those
+        that people changed or rejected come from `curated/`. Raises `InvalidInput` where the stored text of such a row
+        is no row.
         """
         changes = self._at.get((table, file), {})
         last, position = max(changes, default=-1), 0

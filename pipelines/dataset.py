@@ -175,7 +175,7 @@ class DataSet:
     stages: tuple[Stage, ...]
     """The stages, in the order in which they run."""
     counted: str = ""
-    """Line of the books whose accepted items divide calls and cost; empty: that of the last stage."""
+    """Name of the stage whose accepted items calls and cost are divided by; empty: the last stage."""
     goes_on: Reference | None = None
     """Reference to `(configuration of now, configuration of the run in the folder) -> bool`: whether that run was
     stopped early on purpose and this one is its second half, so that its files stay. None: that never happens."""

@@ -53,7 +53,7 @@ class Estimate:
 
     @property
     def usage(self) -> Usage:
-        """Usage summed over all stages."""
+        """Return the usage summed over all stages."""
         return sum((line.usage for line in self.stages), start=Usage())
 
 
@@ -75,8 +75,9 @@ def sample(rows: Iterable[T], limit: int | None, seed: int, source: Path) -> tup
 
 
 def sample_valid(rows: Iterable[T | InvalidRow], inputs: RunInputs, seed: int, record: type[T]) -> tuple[list[T], int]:
-    """Sample as `sample` does from the rows of a run's files that no refusal leaves out, checked as the run checks
-    them. The number of rows left out is logged. Raises `InvalidInput` for files that the run would not take.
+    """Sample as `sample` does from the valid rows of a run's files, checked as the run checks them and without those
+    that earlier decisions of people or an audit leave out. How many are invalid is logged. Raises `InvalidInput` for
+    files that the run would not take.
     """
     invalid, counts = list[InvalidRow](), {"read": 0, "valid": 0}
 
@@ -104,8 +105,8 @@ def sample_valid(rows: Iterable[T | InvalidRow], inputs: RunInputs, seed: int, r
 def sample_questions(
     inputs: RunInputs, seed: int, *, needs_paragraphs: bool = False, needs_decomposition: bool = False
 ) -> tuple[list[Question], int]:
-    """Sample as `sample_valid` does from the questions of a run's one file; the arguments say what the run needs each
-    to have.
+    """Sample as `sample_valid` does from the questions of a run's one file. `needs_paragraphs` and
+    `needs_decomposition` say that the run cannot use a question without these.
     """
     (source,) = inputs.files
     rows = read_questions(
@@ -129,7 +130,7 @@ def stage_estimate(
     stage: str, calls: float, prompt: float, completion: float, prices: Prices, *, cached: float = 0.0
 ) -> StageEstimate:
     """Return the estimate of a stage with `calls` calls, each with these mean numbers of prompt and completion tokens.
-    `cached` are the prompt tokens that a server has in its prefix cache.
+    `cached` is the mean number of prompt tokens of a call that a server has in its prefix cache.
     """
     usage = Usage(
         calls=round(calls),

@@ -6,7 +6,7 @@ A data set says the parts, pure but for `draw` and `after`, which ask a model:
 LIFE = Life(name="reword", item=Question, table="reworded", draw=…, derive=…, choose=…)      in its work.py
 DataSet(…, stages=(Stage(name="reword", unit="questions"),), life="….work:LIFE")             in its declaration
 
-Rows, books, `rejected/`, what `verify` recomputes and the SFT rows of what people fixed follow from them.
+Rows, counts by stage, `rejected/`, what `verify` recomputes and the SFT rows of what people fixed follow from them.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Life:
     """The declaration of how the rows of a data set are made, item by item."""
 
     name: str
-    """Name of the stage, and of the line of the books that counts its items."""
+    """Name of the stage, under which its items are counted."""
     item: type
     """Record class of the items."""
     table: str
@@ -126,10 +126,10 @@ class Life:
     """`(rows, item, config)`: returns all rows of an item with the fields set that follow from the others."""
     choose: Callable[[Sequence[Any], Any, Any], Chosen[Any]] | None = None
     """`(rows, item, config)`: chooses rows by the filters, and then by the caps. None: all rows are kept, and the
-    books have no line for it."""
+    choice is not counted."""
     after: Callable[[Sequence[Any], Chosen[Any], Any, Any, Any], Awaitable[tuple[Chosen[Any], Meter]]] | None = None
-    """`(rows, chosen, item, context, config)`: returns the choice after a model has worded or read some of its rows,
-    and the meter of those calls."""
+    """`(rows, chosen, item, context, config)`: returns the choice after a model has written
+    the thoughts of some of its rows or read them, and the meter of those calls."""
     sft: Callable[[Any, Any], Iterable[Any]] | None = None
     """`(row, config)`: makes the SFT rows of a kept row."""
     wrong_sft: Callable[[Any], Iterable[Any]] | None = None
@@ -138,12 +138,11 @@ class Life:
     products: Mapping[str, Callable[[Chosen[Any], Any], Iterable[Any]]] = field(default_factory=dict)
     """`(choice, config)`, by table name: makes the rows of other tables from an item's chosen rows."""
     gates: tuple[str, ...] = ()
-    """Names of the lines of the books that may each hold a verdict against an item of which rows were drawn."""
+    """Names under which items are counted that have a verdict against them although rows were drawn of them."""
     draws: str = ""
-    """Name of the line of the books that counts draws; empty: they are not counted, and a draw that fails makes its
-    item fail."""
+    """Name under which draws are counted; empty: they are not counted, and a draw that fails makes its item fail."""
     choice: str = "filter"
-    """Name of the line of the books that counts the rows that were kept."""
+    """Name under which the rows that were kept are counted."""
     place: Callable[[Any], Any] | None = None
     """`(row)`: returns the number of the row's draw, by which an item's rows are sorted; it is no text, since q-10
     would come before q-2. None: the order of rejected rows is not known."""
@@ -219,7 +218,7 @@ class Life:
         )
 
     def choice_of(self, rows: Sequence[Any], item: Any, config: Any) -> Chosen[Any]:
-        """Choose which of an item's rows are kept, before any of them is worded."""
+        """Choose which of an item's rows are kept, before a model writes thoughts for any of them."""
         return self.choose(rows, item, config) if self.choose is not None else Chosen(rows, ())
 
     def make_products(self, chosen: Chosen[Any], config: Any) -> dict[str, list[Any]]:
@@ -230,11 +229,13 @@ class Life:
         return made
 
     def rows_for_sft(self, row: Any, config: Any) -> list[Any]:
-        """Return the SFT rows of a kept row, as `Table.sft` gives them."""
+        """Return the SFT rows of a kept row, by the function `Life.sft`."""
         return list(self.sft(row, config)) if self.sft is not None else []
 
     def checks(self, folder: Path, manifest: Manifest, config: Any, report: Report) -> RowChecks:
-        """Return the checks of a data set that has this life as its only stage, as `DataSet.checks` does."""
+        """Return the object that recomputes a run's rows for `verify`, for a data set that has this life as its only
+        stage. `report` collects the differences.
+        """
         of = LifeChecks if self.asks_model else _LivedAgain
         return of(self, folder, manifest, config, report)
 

@@ -57,7 +57,9 @@ def unescape(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Escape retrieved text and put it on one line, so that it cannot pose as a heading of the tool's own either."""
+    """Escape retrieved text and put it on one line, so that it can pose neither as the agent nor as a heading of the
+    tool's own.
+    """
     return " ".join(escape_retrieved(text).split())
 
 

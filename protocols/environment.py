@@ -204,7 +204,9 @@ class Environment:
         return await (self.patience.wait_for(ask) if self.patience else ask())
 
     async def search_graph(self, question: str, search: Search, meter: Meter | None = None) -> Observation:
-        """Search graph and documents at once. The `detail` of the observation is a `GraphFound`."""
+        """Search graph and documents at once. The `detail` of the observation is a `GraphFound`; `meter` counts the
+        calls of the filters.
+        """
         assert self.documents is not None
         found, documents = await asyncio.gather(
             self._ask_graph(search), self._patient(self.documents).retrieve(search.query, self.top_k)
@@ -219,7 +221,7 @@ class Environment:
         )
 
     async def search_documents(self, question: str, search: Search, meter: Meter | None = None) -> Observation:
-        """Search the documents alone."""
+        """Search the documents alone, and not the graph. `meter` counts the calls of the filters."""
         assert self.documents is not None
         found = await self._patient(self.documents).retrieve(search.query, self.top_k)
         return Observation(passages=await self.filters.keep_documents(question, search, found, meter))

@@ -269,9 +269,10 @@ class _Episode:
 
 
 def sampling_of_turn(sampling: Sampling, grammar: Grammar, thought_tokens: int) -> Sampling:
-    """Return how a turn is sampled.
+    """Return how a turn is sampled: generation stops at the grammar's stop strings.
 
-    Generation stops at the grammar's stop strings. A reasoning model gets room to think, and no stop strings.
+    With `thought_tokens` above 0 the model is a reasoning model: it gets so many tokens more, to think, and no stop
+    strings.
     """
     if not thought_tokens:
         return replace(sampling, stop=grammar.stop)

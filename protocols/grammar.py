@@ -225,7 +225,9 @@ class Grammar:
         return "\n".join([f"<{self.result_tag}>", *lines, f"</{self.result_tag}>"])
 
     def result_segment(self, result: str) -> str:
-        """Return the text between two turns of the agent where an episode is one text."""
+        """Return the text that stands for a search's result between two turns of the agent, where an episode is one
+        text.
+        """
         return f"\n{result}\n"
 
     def refusal(self, problem: str) -> Observation:
@@ -291,7 +293,7 @@ class Grammar:
         self, messages: Sequence[Message], tools: Collection[str] = TOOLS, *, strict: bool = False
     ) -> float | None:
         """Return 1.0 if the first search plan, which is the one that is run, breaks no rule, else 0.0. None in
-        protocols without plans.
+        protocols without plans. `tools` are the names that a plan may use.
 
         The rest of the turn does not matter, since the format has a reward of its own. With `strict` a plan that needs
         repair scores 0.0, too.

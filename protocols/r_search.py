@@ -72,8 +72,8 @@ SYSTEM_PROMPT = system_prompt()
 
 
 def read_search(body: str) -> tuple[Search, Sequence[Repair]]:
-    """Read the plan of a search; returns it as it was written, with the repairs made when it is run. A plan that cannot
-    be read is answered with the reason.
+    """Read the plan of a search. Returns it as the agent wrote it, with the repairs that are made when it is run. A
+    plan that cannot be read is returned, too: running it answers with the reason.
     """
     return Search(query=body), find_repairs(body)
 

@@ -128,8 +128,9 @@ _MENDS = "(--filter-model URL#MODEL, `filter_model` of presets), or say --kg-fil
 
 
 def named_model(rule: KgFilter, documents: DocumentFilter, served: ServedModel | None) -> ServedModel | None:
-    """Return the model that filters call; None where none does. Raises `InvalidInput` when it is needed and not
-    named.
+    """Return the model that filters call: `served`, where the rule for triples (`rule`) or that for documents
+    (`documents`) asks a model; None where neither does. Raises `InvalidInput` when a model is asked and `served` is
+    None.
     """
     if "model" not in (rule, documents):
         return None
@@ -139,8 +140,9 @@ def named_model(rule: KgFilter, documents: DocumentFilter, served: ServedModel |
 
 
 def open_filter(rule: KgFilter, documents: DocumentFilter, served: ServedModel | None) -> ResultFilter:
-    """Open a filter, and check that its model answers; it can be used from any thread and event loop, as trainers do.
-    Raises what `named_model` raises, and `ServerUnavailable` for a model that cannot be reached.
+    """Open a filter by a rule for triples and a rule for documents, and check that its model `served` answers; the
+    filter can be used from any thread and event loop, as trainers do. Raises `InvalidInput` when a rule asks a model
+    and none is named, and `ServerUnavailable` for a model that cannot be reached.
     """
     served = named_model(rule, documents, served)
     if served is None:

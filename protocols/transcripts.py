@@ -91,8 +91,8 @@ def make_truth(
 
 
 def find_right_by(answer: str, truth: GroundTruth, otherwise: RightBy = "judge") -> RightBy:
-    """Return what finds a final answer right, in a row that filters kept: first the reward of its protocol, then the
-    matcher, or else `otherwise`.
+    """Return what finds a final answer right, in a row that filters kept: `target` (its protocol's reward), `partly`
+    (some of the correct options), `matching` (the matcher), or else `otherwise`.
     """
     if measure_answer(answer, truth, reward_preset(grammar_of(truth.protocol).reward).constants) >= 1.0:
         return "target"
@@ -111,7 +111,8 @@ def read_transcript(
 ) -> Episode:
     """Read what rewards score in a conversation, with or without the turns before the agent's first.
 
-    Every role but the agent's that speaks after that counts as a tool. `retrieved_titles` are the titles of the
+    Every role but the agent's that speaks after that counts as a tool. `tokens` is the number of tokens after the
+    prompt, for rewards that penalise length; None where it is not known. `retrieved_titles` are the titles of the
     passages found, where the caller knows them; None reads them from the tool turns that follow a readable search.
     `tools` are the tools that a search plan may name. Raises `InvalidInput` for an unknown protocol.
     """

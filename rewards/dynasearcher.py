@@ -191,7 +191,9 @@ def r_penalty(searches: int, hops: int, constants: DynaSearcherConstants = DEFAU
 
 
 def r_gain(recall: float, penalty: float, constants: DynaSearcherConstants = DEFAULT) -> float:
-    """Return alpha * (r_recall - r_penalty) (eq. 4)."""
+    """Return the gain (eq. 4), alpha * (r_recall - r_penalty): what an episode is paid for its searches beside its
+    accuracy.
+    """
     return constants.gain_scale * (recall - penalty)
 
 

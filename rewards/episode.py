@@ -136,7 +136,7 @@ class Episode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reward:
-    """The reward of an episode, with its parts."""
+    """The reward of an episode: its total, and the parts of which it is made."""
 
     total: float
     parts: Mapping[str, float | None]
@@ -213,7 +213,10 @@ def score_batch(
 
 
 def measure_nearest(episode: Episode, truth: GroundTruth, similarity: Similarity | None) -> tuple[float | None, ...]:
-    """Return how similar the passages of an episode are to each supporting document; see `nearest_similarities`."""
+    """Return for each supporting document how similar the nearest passage of the episode is, 1 at most; None where a
+    passage has the document's title, or where nothing can be compared. `similarity` compares two texts; None compares
+    words alone.
+    """
     texts = truth.support_texts or [""] * len(truth.support_titles)
     supporting = [_Known(title, text) for title, text in zip(truth.support_titles, texts, strict=True)]
     retrieved = [_Known(title) for title in episode.retrieved_titles]
@@ -223,7 +226,10 @@ def measure_nearest(episode: Episode, truth: GroundTruth, similarity: Similarity
 def supporting_recall(
     episode: Episode, truth: GroundTruth, *, nearest: Sequence[float | None] = (), threshold: float = 1.0
 ) -> float | None:
-    """Return the share of the supporting documents that was retrieved, whatever the reward; see `r_recall`."""
+    """Return the share of the supporting documents that the episode's searches found, whatever the reward; None when no
+    supporting document is known. `nearest` is the result of `measure_nearest`, and `threshold` the similarity from
+    which on a document counts as found.
+    """
     retrieved = [_Known(title) for title in episode.retrieved_titles]
     return r_recall([*map(_Known, truth.support_titles)], retrieved, nearest=nearest, threshold=threshold)
 

@@ -38,8 +38,8 @@ _LINKS = frozenset("is are was were be include includes including namely".split(
 
 
 def lists_others(answer: WordSequence, start: int, end: int) -> bool:
-    """Tell whether an answer names other candidates beside the given words of it: "Paris and Rome", "12, 13", "1998 to
-    2000".
+    """Tell whether an answer names other candidates beside its words from `start` to `end` (excluded), which are the
+    gold answer: "Paris and Rome", "12, 13", "1998 to 2000".
 
     A list that is longer than these words counts, too: "Hindi, Bengali and Marathi" beside "Bengali and Marathi"; and
     another quantity in the same unit, unless this one is only compared with it.

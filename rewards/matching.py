@@ -95,8 +95,8 @@ def same_answer(first: str, second: str) -> bool:
 
 
 def score_answer(prediction: str, golds: Sequence[str], *, judged_right: bool = False) -> TrajectoryReward:
-    """Return the reward columns of a trajectory; `total` is the MCTS reward, which is 1.0 for an answer that a judge
-    found right.
+    """Return the reward columns of a trajectory; `total` is the matcher's verdict (`mcts_reward`), and 1.0 for an
+    answer that a judge found right (`judged_right`).
     """
     return TrajectoryReward(
         total=1.0 if judged_right else mcts_reward(prediction, golds),

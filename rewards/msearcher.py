@@ -67,8 +67,9 @@ def msearcher_reward(
     tokens: int | None,
     constants: MSearcherConstants = MSearcherConstants(),
 ) -> MSearcherReward:
-    """Return all parts and the total of the reward. `correct` is the answer's F1. `tokens` is as in `soft_overlong`, or
-    None when not known.
+    """Return all parts and the total of the reward. `correct` is the answer's F1, and `format_holds` says whether the
+    episode follows its protocol. `tokens` counts everything after the prompt, tool results included; None when it is
+    not known, and then no length is penalised.
     """
     length = None
     if tokens is not None:

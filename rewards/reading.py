@@ -73,7 +73,9 @@ class WordSequence:
         return f" {' '.join(self.words)} "
 
     def positions(self, other: WordSequence, most: int) -> Iterator[int]:
-        """Return where the words of another reading begin in this one, at most `most` positions."""
+        """Return where the words of another reading begin in this one, as positions of words from 0; no more than
+        `most` of them.
+        """
         if not other.words:
             return
         text, part, at, counted, word = str(self), str(other), 0, 0, 0
@@ -90,7 +92,7 @@ class WordSequence:
         return WordSequence(self.words[start:end], self.gaps[start : end + 1])
 
     def has(self, other: WordSequence) -> bool:
-        """Tell whether the words of another reading, which has some, occur in this one in a row."""
+        """Tell whether the words of `other` occur in this sequence in a row; false when it has no words."""
         return bool(other.words) and str(other) in str(self)
 
 
@@ -106,7 +108,9 @@ def fold(text: str) -> str:
 
 
 def read(folded: str, *, joined: bool) -> WordSequence:
-    """Return the words of a folded text."""
+    """Return the words of a folded text (see `fold`). Punctuation within a word is left out when `joined` ("U.S." is
+    one word), and separates words otherwise.
+    """
     words, gaps, held, end = [], [], [], 0
     for match in (_JOINED if joined else _PARTED).finditer(folded):
         word, start = match[0], match.start()
@@ -127,8 +131,9 @@ def read(folded: str, *, joined: bool) -> WordSequence:
 
 
 def keep_for_texts(function: Callable[[str], T]) -> Callable[[str], T]:
-    """Cache a function's results for many short texts, since passages are compared with many answers, and for two long
-    ones."""
+    """Cache the results of a function of one text: those of many short texts, since passages are compared with many
+    answers, and those of the last two long ones.
+    """
     short, long = lru_cache(4096)(function), lru_cache(2)(function)
     return lambda text: short(text) if len(text) <= _LONGEST_KEPT else long(text)
 

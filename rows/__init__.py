@@ -77,7 +77,9 @@ def rows_of(
     unnamed: Unnamed = lambda cells: None,
     plain_tabs: bool = False,
 ) -> Iterator[JsonRow | InvalidRow]:
-    """Stream the rows of a file from `open_file` of which nothing is read yet, as `read_rows` does."""
+    """Stream the rows of a file that `open_file` opened and of which nothing is read yet, with the parameters and
+    errors of `read_rows`. `path` is its name, for messages.
+    """
     head = head_of(file)
     if head.startswith(_PARQUET):
         yield from parquet_rows(file, path, choose)

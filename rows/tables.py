@@ -45,10 +45,12 @@ def csv_rows(
     file: io.BufferedReader[Any], path: Path, choose: Choose, unnamed: Unnamed, *, plain_tabs: bool = False
 ) -> Iterator[JsonRow | InvalidRow]:
     """Stream the records of a text table, whose cells are separated as in its first line: by commas, semicolons, tabs
-    or bars. `plain_tabs`: where it has tabs, these separate, a record is one line, and quotes are ordinary letters.
+    or bars. `choose` selects the wanted columns; `unnamed` returns the column names for a table whose first record is a
+    row and no header, else None. `plain_tabs`: where it has tabs, these separate, a record is one line, and quotes are
+    ordinary letters.
 
-    A record with too few or too many cells, or that is not UTF-8, is an `InvalidRow`. Raises
-    `InvalidInput` for a header that names a column twice, and for quotes after which records cannot be told apart.
+    A record with too few or too many cells, or that is not UTF-8, is an `InvalidRow`. Raises `InvalidInput` for a
+    header that names a column twice, and for quotes after which records cannot be told apart.
     """
     csv.field_size_limit(LONGEST_ROW)  # of the whole process; the default of 128 KB is less than a long article
     head = head_of(file).partition(b"\n")[0].decode("utf-8", errors="replace")
@@ -165,7 +167,8 @@ def _plain(value: Any) -> Any:
 def parse_column_map(text: str, usual: Usual, nouns: str) -> dict[str, str]:
     """Parse `title=headline,text=body` to a map from fields to columns; `authors=` says that no column holds them.
 
-    `nouns`: what has the fields, for messages. Raises `InvalidInput` for an unknown field.
+    The keys of `usual` are the fields that exist; `nouns` is what has the fields, such as documents, for messages.
+    Raises `InvalidInput` for an unknown field.
     """
     column_map: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -177,7 +180,9 @@ def parse_column_map(text: str, usual: Usual, nouns: str) -> dict[str, str]:
 
 
 def check_column_map(column_map: Mapping[str, str], usual: Usual, nouns: str) -> dict[str, str]:
-    """Return the map if it maps known fields only. Raises `InvalidInput` otherwise."""
+    """Return the map from fields to columns if all its fields are among the keys of `usual`. Raises `InvalidInput`
+    otherwise; `nouns` is what has the fields, for the message.
+    """
     unknown = next((field for field in column_map if field not in usual), None)
     if unknown is not None:
         raise InvalidInput(f"no field {unknown!r}; {nouns} have {', '.join(usual)}", field=COLUMNS)
@@ -201,10 +206,11 @@ def find_columns(
     option: str = COLUMNS,
 ) -> dict[str, str]:
     """Return the column of each field that has one among these names, which are a table's or, with `is_row`, a row's
-    own.
+    own. `usual` has the usual column names of each field, `column_map` what the user says; of the `needed` fields none
+    may be missing.
 
     `form` ends the message about a missing column; `option` says which option of which command names columns, where
-    that is another command than the one that reads. Raises `InvalidInput` when a required column is missing, and for a
+    that is another command than the one that reads. Raises `InvalidInput` when a needed column is missing, and for a
     table also when one that the map names is.
     """
     known = {bare_name(name): name for name in reversed(names)}

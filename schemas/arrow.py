@@ -105,8 +105,8 @@ def iter_parquet(path: Path, record: type[Record]) -> Iterable[list[Record]]:
 
 
 def read_columns(path: Path, record: type, columns: Sequence[str]) -> pa.Table:
-    """Read some columns of a file. A file of the previous version is migrated row by row first. Raises what
-    `iter_parquet` raises.
+    """Read some columns of a file. A file of the previous version is migrated row by row first. Raises `InvalidInput`
+    for a file that is not of this record, or damaged.
     """
     with _reading(path), pq.ParquetFile(path) as file:
         if check_schema(record, file.schema_arrow, source=path) is None:
@@ -126,9 +126,10 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def from_stored(record: type[Record], content: Any, *, source: object) -> Record:
-    """Read a JSON object with its `schema_version` as a record, migrating one of an earlier version.
+    """Read a JSON object with its `schema_version` as a record, migrating one of an earlier version. `source` is where
+    it comes from, for messages.
 
-    Raises `InvalidInput` for a version that is not read, and as `from_dict`.
+    Raises `InvalidInput` for a version that is not read, and for missing, unknown or ill-typed fields.
     """
     if not isinstance(content, dict):
         raise InvalidInput(f"expected an object, got {type(content).__name__}", file=source)
@@ -141,7 +142,7 @@ def from_payload(record: type[Record], content: Any) -> Record:
     """Read a record that another row holds as JSON, migrating one of an earlier version; not all records state their
     version.
 
-    Raises `InvalidInput` as `from_stored`.
+    Raises `InvalidInput` for a version that is not read, and for missing, unknown or ill-typed fields.
     """
     if isinstance(content, dict) and "schema_version" in content:
         return from_stored(record, content, source=None)

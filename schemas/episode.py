@@ -197,8 +197,9 @@ class FactReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenBranch:
-    """Somebody or something that fits a link of a question as well as what an episode follows, and of which no thought
-    says why it leads nowhere, as a model that read the episode found."""
+    """An alternative that an episode left open, as a model that read the episode reports it: somebody or something that
+    fits a step of the question as well as what the episode follows, and of which no thought says why it leads nowhere.
+    """
 
     link: str
     """The link of the question, in the model's words: "friend of Ada Lund"."""
@@ -222,7 +223,7 @@ class SoughtDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgReward:
-    """The parts of the reward; see `rewards.dynasearcher.DynaSearcherReward`."""
+    """The parts of DynaSearcher's reward, and their sum; the equations are in `rewards.dynasearcher`."""
 
     total: float
     r_acc: float

@@ -87,7 +87,9 @@ class InvalidInput(TrailforgeError):
 
 
 def check_least(numbers: object, least: int, *fields: str, must: str = "has to be") -> None:
-    """Raise `InvalidInput` for the first of these fields of a record that is less than `least`."""
+    """Raise `InvalidInput` for the first of these `fields` of a record whose number is less than `least`. Its message
+    reads "`must` `least` or more".
+    """
     for field in fields:
         if getattr(numbers, field) < least:
             raise InvalidInput(f"{must} {least} or more", field=field)

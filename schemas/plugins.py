@@ -16,13 +16,17 @@ def installed_plugins(group: str) -> dict[str, importlib.metadata.EntryPoint]:
 
 
 def check_plugin(group: str, name: str, *, field: str, built_in: tuple[str, ...] = ()) -> None:
-    """Raise `InvalidInput` for a name that is neither built in nor an entry point's."""
+    """Raise `InvalidInput` for a name that is neither built in nor an entry point's of this group. `field` is the
+    setting that holds the name, for the message.
+    """
     if name not in built_in and name not in installed_plugins(group):
         known = ", ".join([*built_in, *sorted(installed_plugins(group))])
         raise InvalidInput(f"{name!r} is not one of {known}", field=field)
 
 
 def load_plugin(group: str, name: str, *, field: str) -> Any:
-    """Import what an entry point names. Raises `InvalidInput` when no distribution has one of this name."""
+    """Import what an entry point names. Raises `InvalidInput` when no distribution has one of this name; `field` is the
+    setting that holds the name, for the message.
+    """
     check_plugin(group, name, field=field)
     return installed_plugins(group)[name].load()

@@ -52,14 +52,17 @@ def migration(
 
 
 def either_name(name: str) -> str:
-    """Return a name for a back end that may or may not have been built by a model."""
+    """Return how a row names its back end when it is not known whether a model built it: both names, joined by "or",
+    where the back end can be built either way; else the name itself.
+    """
     return f"{name} or {CALLED_PLAIN[name]}" if name in CALLED_PLAIN else name
 
 
 def rename_back_end(row: Row) -> Row:
-    """Rename the back end in a row from before `backend` said whether a model built it.
+    """Rename the back end in a row from before the field `backend` said whether a model built it.
 
-    A question's own paragraphs were searched without a model; for an index, whose hash the row has, it is unknown.
+    For a question's own paragraphs no model did; for an index, of which the row has only the hash, both names are given
+    (`either_name`).
     """
     name = row["backend"]
     return row | {"backend": either_name(name) if row.get("index") else CALLED_PLAIN.get(name, name)}

@@ -1,5 +1,6 @@
-"""Reasons to reject a question that describes something on the way: others may fit the description, as a graph that
-counts one has only some of what is true."""
+"""Reasons to reject a question that describes an intermediate answer: others may fit the description, since a graph in
+which only one thing fits knows only some of what is true.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +17,11 @@ NAMED = ("ambiguous_description", "unknown_description")
 
 
 def descriptions_in(row: KgQuestion) -> list[tuple[str, KgNode]]:
-    """Return the sub-question for each bridge that several facts lead to, with that bridge.
+    """Return a pair for each intermediate answer that several facts lead to: the sub-question that describes it, and
+    the answer itself.
 
-    A reference to what is found before has its name: the answer of such a sub-question is in doubt, not the way to it.
+    A reference to an earlier answer is replaced by that answer's name: what is in doubt is the description, not the way
+    to it.
     """
     found = row.chain.found
     described: list[tuple[str, KgNode]] = []

@@ -56,8 +56,8 @@ class KgEpisodeFilterConfig:
 
 
 def judge_kg_episode(row: KgTrajectory, config: KgEpisodeFilterConfig) -> list[Verdict]:
-    """Return every filter's verdict on an episode, the gravest first. Near copies of another episode are found by
-    `choice` instead.
+    """Return every filter's verdict on an episode, the gravest first. Whether it nearly repeats another episode is not
+    judged here, but where a question's episodes are chosen.
     """
     verdicts = [malformed_conversation(row), no_search(row), doubtful_gold(row.question, row.golds), wrong_answer(row)]
     verdicts.append(admitted_guess(row))
@@ -113,8 +113,8 @@ def is_titled(row: KgTrajectory) -> bool:
 
 
 def ungrounded_answer(row: KgTrajectory) -> Verdict:
-    """Reject a final answer when neither it nor a gold answer that it expresses stands in anything shown; yes and no
-    pass. Score: how many searches showed the answer, in a document or a kept triple.
+    """Reject a final answer when neither it nor a gold answer that it expresses stands in anything that the searches
+    showed; yes and no pass. Score: how many searches showed the answer, in a document or in a triple that was kept.
     """
     names = names_of_answer(row.final_answer, row.golds)
     showing = sum(any(shows(step, name) for name in names) for step in row.steps)
@@ -122,19 +122,21 @@ def ungrounded_answer(row: KgTrajectory) -> Verdict:
 
 
 def unstated_answer(row: KgTrajectory) -> Verdict:
-    """Reject an episode whose answer a model, asked once more, did not find in what the episode had read, though its
-    words are there.
+    """Reject an episode whose answer was not found by a model that read once more what the episode had read, though the
+    words of the answer are there.
 
-    Score: how many of the facts that the answer rests on are not stated. Only selected episodes are read again, and
-    only facts that no sentence or triple states plainly.
+    Only `row.readings`, the model's recorded replies, are judged; no model is asked, and a row without any is kept.
+    Score: how many of the facts that the answer rests on the model did not find.
     """
     return count_unstated(row.readings, facts_to_read(row) if row.readings else ())
 
 
 def other_answers(row: KgTrajectory) -> Verdict:
-    """Reject an episode for which a model, asked once more, found another answer as well, to the question or to a hop.
+    """Reject an episode for which a model that read once more what the episode had read found another answer as well,
+    to the question or to a hop.
 
-    What the episode itself rules out does not count. Score: to how many facts.
+    Only `row.readings`, the model's recorded replies, are judged; a row without any is kept. Other answers that the
+    episode itself rules out do not count. Score: the number of facts that have another answer.
     """
     is_ruled_out = partial(rules_out, way_of(row))
     return count_rivals(row.readings, facts_to_read(row) if row.readings else (), is_ruled_out)
@@ -166,16 +168,18 @@ def unread_query(row: KgTrajectory, *, bridges: Bridges = "checked") -> Verdict:
     searches.
 
     That is a name or a hop's answer found neither in the question nor in what was shown before. Score: how many
-    requests do.
+    requests do. `bridges`, the setting for intermediate answers, decides which of them have to be read first
+    (`guesses.Bridges`).
     """
     unread = [] if bridges == "any" else list(unread_requests(row).values())
     return guesses.reject_unread(unread)
 
 
 def answer_before_read(row: KgTrajectory, *, bridges: Bridges = "checked") -> Verdict:
-    """Reject an episode that says the answer, or that of a hop against the rule of `bridges`, before anything shows it.
+    """Reject an episode that says the final answer before anything shows it, or an intermediate answer that `bridges`
+    forbids to guess (`guesses.Bridges`).
 
-    Score: how many turns do. The answer itself may not be guessed. What stands in the question is no leak, nor are yes
+    Score: how many turns do. The final answer may never be guessed. What stands in the question is no leak, nor are yes
     and no.
     """
     return guesses.reject_early(list(leaking_turns(row, bridges=bridges).values()))
@@ -200,22 +204,25 @@ def early_relation(row: KgTrajectory) -> Verdict:
     """Reject an episode in which a request asks for a later hop's relation while it names only the subject of an
     earlier hop.
 
-    "The False Step | place of birth" asks a film for what its director has: a graph has no such triple, and the request
-    would be learned. Score: the number of such relations. An episode that follows the gold hops is not judged.
+    For example, "The False Step | place of birth" asks a film for what its director has: a graph has no such triple,
+    and the request would be learned. Score: the number of such relations. An episode that follows the gold hops is not
+    judged, and so is kept.
     """
     return reject_early_requests([] if row.plan else find_early_requests(way_of(row)))
 
 
 def early_turns(row: KgTrajectory) -> set[int]:
-    """Return the numbers of the searches that `early_relation` rejects."""
+    """Return the numbers of the searches that ask for a later hop's relation too early, for which `early_relation`
+    rejects the episode.
+    """
     way = way_of(row)
     asking = [search for search, _ in find_early_requests(way)] if not row.plan else []
     return {number for number, search in enumerate(way.searches) if search in asking}
 
 
 def idle_search(row: KgTrajectory) -> Verdict:
-    """Reject an episode with a search for what it has: one that repeats another, or finds nothing of use once all that
-    is used was read.
+    """Reject an episode with a needless search: one that repeats another, or that finds nothing of use when everything
+    that the answer uses has been read before.
 
     New documents alone are no reason to search. A search that finds nothing of use and is followed by one that does was
     worth a try. Score: the number of redundant searches.
@@ -265,10 +272,11 @@ def wrong_steps(row: KgTrajectory) -> list[tuple[KgStep, Hop]]:
 
 
 def leaking_turns(row: KgTrajectory, *, bridges: Bridges = "checked") -> dict[int, tuple[str, str]]:
-    """Return the turns, by number, that say an answer before it was read, each with that answer and what it says.
+    """Return the turns, by number, that say an answer before it was read, each with that answer and what the turn says.
 
-    The guess of an intermediate answer does not count when it is checked: a search of that turn or a later one shows it
-    in a text about something that was searched for. It does count when a comparison draws the final answer from it.
+    With `bridges="checked"` a guessed intermediate answer does not count when a search of that turn or a later one
+    shows it in a text about something that was searched for. It does count when a comparison draws the final answer
+    from it.
     """
     turns = [message.content for message in row.messages if message.role == "assistant"]
     names = names_of_answer(row.final_answer, row.golds)

@@ -81,7 +81,9 @@ class QuestionReader(Protocol):
         ...
 
     async def name(self, question: str) -> tuple[str, ...]:
-        """Name all in the world that answers a question by which something on the way is described."""
+        """Name everything in the world that fits a description, which is given as the sub-question that asks for an
+        intermediate answer. Returns the names, none where the model knows nothing that fits.
+        """
         ...
 
     async def check(self, row: KgQuestion) -> Objections:
@@ -215,8 +217,8 @@ def ungrounded_name(row: KgQuestion) -> Verdict:
 
 
 async def judge_by_memory(row: KgQuestion, reader: QuestionReader, config: KgQuestionFilterConfig) -> list[Verdict]:
-    """Return the verdict `right_from_memory` and, where it keeps the row, `agreed_otherwise`; the model answers from
-    memory until both are decided.
+    """Return the verdict `right_from_memory` and, where it keeps the row, `agreed_otherwise` (draws agree on another
+    answer); the model answers from memory until both are decided.
     """
     answers: list[str] = []
     agreed: list[str] = []
@@ -241,7 +243,8 @@ def right_from_memory(row: KgQuestion, answers: Sequence[str], samples: int) -> 
     """Reject a question that a model answers correctly from memory in any draw: it would not need a search. Score: the
     best draw's word F1.
 
-    A draw that was cut is neither right nor wrong; when all were cut, nothing is known, and the question is rejected.
+    `answers` are the draws that were not cut, in order, of at most `samples`; drawing ends with a right one. A cut draw
+    is neither right nor wrong; when all were cut, nothing is known, and the question is rejected.
     """
     if not answers:
         return Verdict(
@@ -254,8 +257,8 @@ def right_from_memory(row: KgQuestion, answers: Sequence[str], samples: int) -> 
 
 
 def agreed_otherwise(agreed: Sequence[str], draws: int, least: int) -> Verdict:
-    """Reject a question on which draws from memory agree on another answer: the graph may lack it, or be wrong. Score:
-    the largest number of draws that agree.
+    """Reject a question on which `least` or more draws from memory agree on another answer than the gold one: the graph
+    may lack it, or be wrong. `agreed` are the largest group of such answers, out of `draws`. Score: their number.
     """
     keep = len(agreed) < least
     detail = "" if keep else f"{len(agreed)} of {draws} draws say {agreed[0]!r}"
@@ -263,8 +266,8 @@ def agreed_otherwise(agreed: Sequence[str], draws: int, least: int) -> Verdict:
 
 
 def judge_by_check(row: KgQuestion, found: Objections) -> list[Verdict]:
-    """Return the verdicts `ambiguous_question`, `doubtful_fact` and `unclear_question` that follow from a model's
-    objections. Scores: the number of named rivals or facts, or 1 and 0.
+    """Return the verdicts that follow from a model's objections: `ambiguous_question` (scored by the number of other
+    answers it named), `doubtful_fact` and `unclear_question` (each scored 1 for an objection, else 0).
     """
     others = [
         name for name in found.other_answers if normalize_answer(name) not in _NOTHING and not is_abstention(name)
@@ -333,7 +336,7 @@ def is_right(answer: str, row: KgQuestion) -> bool:
 
 
 def names_in(text: str, node: KgNode) -> list[str]:
-    """Return the names of an entity that occur in a text."""
+    """Return those names of an entity, its label and aliases, that occur in a text."""
     return [name for name in (node.label, *node.aliases) if is_named(text, name)]
 
 

@@ -60,12 +60,12 @@ class _Group:
 
 
 def find_passed_over(way: Way) -> list[str]:
-    """Return the names that passages show beside one that the way follows, as what could be meant too, and of which no
-    later thought says anything.
+    """Return the names that passages show beside one that the agent follows, as other things that could be meant, and
+    of which no later thought says anything.
 
-    To list a name is to say nothing of it: "her brothers are Olin and Egil". Something is said where its absence is
-    ("Olin has no son"), or what it is or has itself. Of the answer nothing has to be said, nor of the one that is
-    followed, nor of those beside a name that the question has.
+    To list a name is to say nothing of it: "her brothers are Olin and Egil". A thought says something of a name when it
+    says what it lacks ("Olin has no son"), is or has. Left out are the answer, the name that is followed, and names
+    that stand beside one that the question has.
     """
     asked = [f"{each.query} {' '.join(each.entities)}" for each in way.searches]
     whole = " ".join([*_thoughts_of(way), *asked, way.answer])
@@ -92,14 +92,15 @@ def _silent_of(group: _Group, way: Way, asked: str) -> Iterator[str]:
 
 
 def rules_out(way: Way, name: str) -> bool:
-    """Say whether a clause of a thought names somebody or something by this name and denies something of it."""
+    """Tell whether a clause of a thought names somebody or something by this name and denies something of it."""
     clauses = [clause for thought in _thoughts_of(way) for clause in _clauses_of(thought)]
     return any(_denies(clause, name, ()) and not _UNSEEN.search(clause) for clause in clauses)
 
 
 def is_left_open(way: Way, name: str) -> bool:
-    """Say whether a name that a model holds to be passed over is one: a passage or a thought has it, neither the answer
-    nor the question does, and no clause denies anything of it."""
+    """Tell whether a name that a model reports as passed over really is: a passage or a thought has it, neither the
+    answer nor the question does, and no clause of a thought denies anything of it.
+    """
     shown = [f"{each.title}. {each.text}" for search in way.searches for each in search.passages]
     has_it = any(mentions(text, name) for text in (*shown, *_thoughts_of(way)))
     return has_it and not any(mentions(text, name) for text in (way.answer, way.question)) and not rules_out(way, name)

@@ -1,4 +1,4 @@
-"""What relations are called: whether a text names one, and which words are one relation for he and for she."""
+"""Tell whether a text names a relation, and treat kin words of one kind (father, mother, parent) as one relation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ALIKE = 6
 
 
 def names_relation(text: str, relation: str) -> bool:
-    """Say whether a text names a relation, in its own words or in a form that says the same ("born" for "place of
+    """Tell whether a text names a relation, in its own words or in a form that says the same ("born" for "place of
     birth").
     """
     words = forms_of(relation)

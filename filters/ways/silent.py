@@ -40,7 +40,9 @@ _ALIKE = 0.85
 
 
 def judge_silence(way: Way) -> list[Verdict]:
-    """Return the verdicts of `dropped_clause` and `untold_namesakes`."""
+    """Return the verdicts on what the agent ignored without a word: a clause of the question (`dropped_clause`), and
+    which of two namesakes is meant (`untold_namesakes`).
+    """
     return [dropped_clause(way), untold_namesakes(way)]
 
 

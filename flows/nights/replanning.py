@@ -36,8 +36,9 @@ class _Change:
 
 
 def begin(root: Path, plan: WindowPlan, replan: Collection[str] = ()) -> None:
-    """Store the plan in the folder of its day, as `keep_plan` does. Raises `OutputError` when another process is making
-    the window.
+    """Store the plan in the folder of its day, by the rules of `keep_plan`. `replan` names those of its data sets that
+    may change their parameters although they paid for calls. Raises `OutputError` when another process is making the
+    window, and where rows that exist would not match the plan.
     """
     folder = root / plan.day
     with exclusive(folder):

@@ -48,7 +48,9 @@ class WindowStatus:
 
     @property
     def made(self) -> tuple[DataSetFigures, ...]:
-        """Return the figures of the window's runs, final or so far."""
+        """Return the figures of the window's runs: the final ones of a complete window, else those of what is finished
+        so far.
+        """
         return self.window.datasets if self.window else self.so_far
 
 

@@ -102,8 +102,8 @@ def rows_of(folder: Path, table: str, record: type[T]) -> Iterable[T]:
 
 
 def limits(lines: Sequence[str], embedded: str | None) -> str:
-    """Return the section on known limits. `embedded` says what else was made with the packaged small model; None
-    without it.
+    """Return the section on known limits, one of `lines` after the other. `embedded` says, in words, what the packaged
+    small model made beside the rows; with None that model was not used, and the limit on it is left out.
     """
     small = [] if embedded is None else [EMBEDDED_LIMIT.format(and_what=embedded)]
     return "\n".join(["## Known limits\n", *small, *lines]) + "\n"

@@ -88,7 +88,7 @@ def _first_seen(
 
 
 def claim_shard(folder: Path, shard: str) -> str:
-    """Claim a shard for this caller alone, and return the claim, for `holds_claim`."""
+    """Claim a shard for this caller alone, and return the claim, which `holds_claim` later checks."""
     claim, path = uuid.uuid4().hex, _claim_path(folder, shard)
     temporary = path.with_name(f"{claim[:8]}{_CLAIM}.new")
     with output_errors(path):

@@ -54,8 +54,9 @@ def beam_pipeline(folder: Path, beam_options: Sequence[str], patience: Patience)
 
 
 def spread_elements(pipeline: Any, label: str, elements: Iterable[Any], spread: str, *, is_alone: bool) -> Any:
-    """Distribute elements among the workers, unless there is only one, since Beam takes as long for that as for a small
-    stage.
+    """Return a Beam collection of these elements, distributed among the workers. With `is_alone` there is one worker,
+    and nothing is distributed, since Beam takes as long for that as for a small stage. `label` and `spread` are the
+    names of the two steps in Beam's displays.
     """
     made = pipeline | label >> beam.Create(list(elements), reshuffle=False)
     return made if is_alone else made | spread >> beam.Reshuffle()

@@ -54,8 +54,9 @@ class ClusterPlace:
 
 
 def read_cluster(text: str, runner: Sequence[str], *, insecure: bool = False) -> ClusterPlace | None:
-    """Return the cluster that a run is to use; None when another runner does. `runner` is Beam's command line, which
-    without `--runner` is that of this process. Raises `InvalidInput`.
+    """Return the cluster that a run is to use; None when another runner does. `text` is the user's `--cluster` as
+    `parse_cluster` reads it, empty where none was given; `runner` is Beam's command line, which without `--runner` is
+    that of this process. Raises `InvalidInput`.
     """
     if not text:
         if is_dask(runner):
@@ -220,7 +221,10 @@ def machine() -> str:
 
 
 def check_one_machine(of_driver: str, ledger: str) -> None:
-    """Raise `InvalidInput` when a worker is on another machine than the driver and the ledger is not shared."""
+    """Raise `InvalidInput` when the worker that calls this is on another machine than the driver and the ledger is not
+    shared. `of_driver` is what `machine` returned in the driver; `ledger` is the URL of a shared ledger, empty for a
+    file in the run's folder.
+    """
     if not ledger and machine() != of_driver:
         raise InvalidInput(
             f"{platform.node()} is another machine than the command's, and SQLite's file is for one: name a ledger in "
@@ -230,8 +234,10 @@ def check_one_machine(of_driver: str, ledger: str) -> None:
 
 
 def check_workers(arguments: Sequence[str], ledger: str, *, asks_model: bool) -> None:
-    """Check that Dask's scheduler answers, and that its workers can be used with this ledger. `arguments` are Beam's.
-    Raises `ClusterError`, and what `check_one_machine` raises on a worker.
+    """Check that Dask's scheduler answers and, where `asks_model`, that its workers can use the ledger. `arguments` are
+    Beam's command line, and without a Dask runner nothing is checked; `ledger` is the URL of a shared ledger, empty for
+    a file in the run's folder. Raises `ClusterError`, and `InvalidInput` where workers are on several machines and the
+    ledger is not shared.
     """
     if not is_dask(arguments):
         return

@@ -168,8 +168,9 @@ def _is_unwanted() -> bool:
 def holding_limits(
     arguments: Sequence[str], run: str, limits: Limits, look_up: Callable[[Sequence[str]], Mapping[str, Usage | None]]
 ) -> Iterator[None]:
-    """Let the scheduler hold these limits for all workers of a run during a `with` block, under the name of the
-    attempt. `look_up` returns by key the usage of calls that are in the ledger.
+    """Let the scheduler hold these limits for all workers of a run during a `with` block. `run` is the name of the
+    attempt, under which workers find them (`open_link`). `look_up` returns, for keys of calls, the usage of each that
+    is in the ledger, and None for the others.
     """
     stop = threading.Event()
 
@@ -275,7 +276,9 @@ _links: dict[str, tuple[LimitsLink, asyncio.AbstractEventLoop]] = {}
 
 
 def open_link(run: str, limits: Limits, loop: asyncio.AbstractEventLoop) -> LimitsLink:
-    """Open a worker's link to a run's limits, for a client on that loop. Call it in a Dask task."""
+    """Open a worker's link to the limits that `holding_limits` holds under the name `run`, for a client on that event
+    loop. Call it in a Dask task.
+    """
     from distributed import get_worker
 
     worker: Any = get_worker()

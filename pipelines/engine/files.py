@@ -85,7 +85,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text as `write_atomically` does."""
+    """Write a text as `write_atomically` does: the file is whole or absent, even after a kill."""
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 

@@ -26,7 +26,7 @@ class ModelStage:
     """A stage that asks a model about each of its items; it can be used as `Stage.run`."""
 
     name: str
-    """Name of the line of the books in which an item can fail."""
+    """Name under which items are counted, and failures of items with them."""
     item: type
     """Record class of the items."""
     tables: Mapping[str, type]
@@ -112,13 +112,19 @@ class RunContext:
     client: Client
 
     def asker(self, meter: Meter, style: Style = "chat", *, priority: int = 0) -> Asker:
-        """Return a client of this model under the run's seed; `meter` counts the calls of one item."""
+        """Return a client of this model under the run's seed; `meter` counts the calls of one item, and `style` says
+        whether calls are chats or texts to complete. Of calls that wait to be sent, those of the highest `priority` go
+        first.
+        """
         return Asker(client=self.client, model=self.model, style=style, seed=self.seed, meter=meter, priority=priority)
 
     def provenance(
         self, source_id: str, prompt_version: str, call_keys: Sequence[str] = (), *, retriever: str = ""
     ) -> Provenance:
-        """Return the provenance of a row that was made from this source."""
+        """Return the provenance of a row that was made from the source with this id. `prompt_version` is the hash of
+        the prompts in use, `call_keys` are the ledger keys of the calls behind the row, and `retriever` names what
+        found its passages.
+        """
         return Provenance(
             run_id=self.run_id,
             source_id=source_id,
@@ -140,16 +146,16 @@ async def check_servers(config: RunConfig) -> None:
 
 
 def failed_row(at: str, uid: str, error: TrailforgeError, payload: object) -> RejectedRow:
-    """Return the row of `rejected/` for an item that failed with this error. `payload` is what is stored of it, as
-    plain values.
+    """Return the row of `rejected/` for the item `uid` that failed with this error in the stage `at`. `payload` is what
+    is stored of it, as plain values.
     """
     against = Verdict(keep=False, reason=error.reason, score=0.0, detail=str(error))
     return rejected_row(at, uid, against, payload)
 
 
 def rejected_row(at: str, uid: str, verdict: Verdict, payload: object) -> RejectedRow:
-    """Return the row of `rejected/` for an item with this verdict. `payload` is what is stored of it, as plain
-    values.
+    """Return the row of `rejected/` for the item `uid` with this verdict in the stage `at`. `payload` is what is stored
+    of it, as plain values.
     """
     return RejectedRow(
         uid=uid,

@@ -209,7 +209,9 @@ _opening = threading.Lock()
 
 
 def run_shard_here(work: ModelWork, folder: Path, attempt: str, of_driver: str, shard: Shard) -> str:
-    """Run a shard in a Dask task, as `RunShards` does. `of_driver` is the machine of the run's command."""
+    """Run a shard in a Dask task, as `RunShards` does, and return its name. `attempt` is the attempt that the worker
+    belongs to (`begin_attempt`); `of_driver` is the machine of the run's command (`machine`).
+    """
     try:
         check_one_machine(of_driver, work.config.ledger)
         here = _share(work, folder, attempt)

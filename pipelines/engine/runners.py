@@ -72,7 +72,7 @@ def is_dask(arguments: Sequence[str]) -> bool:
 
 
 def dask_address(arguments: Sequence[str]) -> str:
-    """Address of the scheduler that a command line names; empty where it names none."""
+    """Return the address of the scheduler that a command line names; empty where it names none."""
     return _last(arguments, "--scheduler=")
 
 

@@ -57,7 +57,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportCount:
-    """Counts of how often searches find the documents that answers rest on; both numbers add up over items."""
+    """Counts of how often searches find the documents that answers rest on; both fields add up over items."""
 
     questions: int = 0
     """Number of questions that were searched for and whose supporting documents are known."""

@@ -17,7 +17,9 @@ def stage(
     rejected: Iterable[str] = (),
     failed: Iterable[str] = (),
 ) -> StageCount:
-    """Return the counts of a stage; `rejected` and `failed` have one reason for each such item."""
+    """Return the counts of a stage called `name`; `rejected` and `failed` have one reason for each item that was
+    rejected or failed.
+    """
     return StageCount(
         name=name,
         inputs=inputs,

@@ -72,7 +72,7 @@ class ModelConfig:
 
     @property
     def prices(self) -> Prices:
-        """Return the model's prices, as `Meter.usage` takes them."""
+        """Return the model's prices, by which `Meter.usage` reckons the cost of calls."""
         return Prices(
             prompt_per_million=self.prompt_price_per_million,
             completion_per_million=self.completion_price_per_million,
@@ -132,7 +132,7 @@ class ScheduleConfig:
 
     @property
     def patience(self) -> Patience:
-        """Return how long a driver waits for workers, as `watching` takes it."""
+        """Return how long a driver waits for workers to begin and between their signs of life."""
         return Patience(start_s=self.worker_start_s, silence_s=self.worker_silence_s)
 
 

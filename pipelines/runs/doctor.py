@@ -56,22 +56,28 @@ class Finding:
 
 
 def ok(check: str, detail: str) -> Finding:
-    """Return a finding that all is well."""
+    """Return a finding that all is well. `check` names what was checked, and `detail` says what was found."""
     return Finding(check=check, level="ok", detail=detail)
 
 
 def warning(check: str, detail: str, mend: str) -> Finding:
-    """Return a finding that a run will start, but may not do what is wanted."""
+    """Return a finding that a run will start, but may not do what is wanted. `check` names what was checked, `detail`
+    says what was found, and `mend` what to do about it.
+    """
     return Finding(check=check, level="warning", detail=detail, mend=mend)
 
 
 def fault(check: str, detail: str, mend: str) -> Finding:
-    """Return a finding that a run will not start, or not end."""
+    """Return a finding that a run will not start, or not end. `check` names what was checked, `detail` says what was
+    found, and `mend` what to do about it.
+    """
     return Finding(check=check, level="fault", detail=detail, mend=mend)
 
 
 def run_check(check: str, look: Callable[[], Finding]) -> Finding:
-    """Run a check; an error of ours, or a module that cannot be imported, becomes a finding of a fault."""
+    """Return what the check `look` finds. An error of ours, or a module that cannot be imported, becomes a finding of a
+    fault under the name `check`.
+    """
     try:
         return look()
     except TrailforgeError as error:
@@ -125,7 +131,9 @@ def _is_installed(name: str) -> bool:
 
 
 def thoughts(config: RunConfig, server: VllmConfig | None) -> Iterator[Finding]:
-    """Check whether parser, lengths and stop strings leave a reasoning model its thoughts. `server` is the preset's."""
+    """Check whether a reasoning model's thoughts are kept apart from its replies, have room in the limits of length,
+    and are not ended by stop strings. `server` is the server that the preset describes; None where it describes none.
+    """
     from trailforge.inference import MEND
 
     model = config.model
@@ -148,7 +156,9 @@ def thoughts(config: RunConfig, server: VllmConfig | None) -> Iterator[Finding]:
 
 
 def window(config: RunConfig, server: VllmConfig | None) -> Finding:
-    """Check whether the context window of the preset's server holds the longest prompt and reply."""
+    """Check whether the context window of the preset's server holds the longest prompt and reply. With `server` None
+    the preset describes no server, and the window is not known.
+    """
     longest, held = config.longest_call, server.max_model_len if server is not None else None
     if held is None:
         return ok("window", f"the server's own; the longest call may take {longest:,} tokens")

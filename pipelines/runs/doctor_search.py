@@ -53,7 +53,7 @@ def _embeddings_server(name: str) -> Finding:
 
 def documents(config: RetrievalConfig) -> Finding:
     """Check that what is searched is there, that it was built with the preset's back end, encoder and prefixes, and
-    that a server answers. Raises what `scope.with_hash` raises.
+    that a server answers. Raises `RetrievalError` and `InvalidInput` for an index or documents that cannot be used.
     """
     from trailforge.retrieval import WEB, check_retrieval, resolved, with_hash
     from trailforge.retrieval.web import open_api

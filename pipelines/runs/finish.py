@@ -48,8 +48,9 @@ _HINTS = {
 def finish_run(
     folder: Path, settings: Settings, dataset: DataSet, *, seconds: float, has_card: bool = True
 ) -> Manifest:
-    """Write card and manifest once all shards are done, and return the manifest. Raises `CountMismatch` when the counts
-    do not add up. With `has_card` false no card is written and the manifest names none.
+    """Write card and manifest once all shards are done, and return the manifest. `seconds` is how long this process
+    worked on the run, for the manifest. With `has_card` false no card is written and the manifest names none. Raises
+    `CountMismatch` when the counts do not add up.
     """
     manifest = manifest_of(folder, settings, dataset, seconds=seconds)
     check_balance(manifest.stages)
@@ -57,7 +58,9 @@ def finish_run(
 
 
 def write_end(folder: Path, manifest: Manifest, dataset: DataSet, card: str) -> Manifest:
-    """Write the card, where there is one, and then the manifest, which names the card and its plots."""
+    """Write the card, where there is one, and then the manifest, which names the card and its plots; returns that
+    manifest. `card` is the card's Markdown, empty for none.
+    """
     if card:
         write_text(folder / CARD, card)
     known = {entry.path for entry in manifest.files}
@@ -91,7 +94,9 @@ def keep_changed(folder: Path, tell: Callable[[str], None]) -> None:
 
 
 def manifest_of(folder: Path, settings: Settings, dataset: DataSet, *, seconds: float) -> Manifest:
-    """Return the manifest of a run, added up from its receipts. Raises `CountMismatch` when a shard has none."""
+    """Return the manifest of a run, added up from its receipts. `seconds` is how long this process worked on the run.
+    Raises `CountMismatch` when a shard has no receipt.
+    """
     receipts = stage_receipts(dataset, folder, settings)
     config = run_configuration(dataset, settings)
     stages = add_up([settings.books, *(receipt.stages for receipt in receipts)])

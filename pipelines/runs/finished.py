@@ -55,7 +55,7 @@ class OpenRun:
     manifest: Manifest | None
     """The run's manifest; None while the run is not finished."""
     books: tuple[StageCount, ...]
-    """The books, stage by stage; for a running run, those of what is finished."""
+    """The counts of items by stage; for a running run, those of what is finished."""
     tables: tuple[str, ...]
     """Names of the tables that have rows."""
     _open: dict[str, TableIndex] = field(default_factory=dict)
@@ -258,8 +258,8 @@ def read_finished(folder: Path) -> FinishedRun:
 
 
 def no_run(folder: Path) -> InvalidInput:
-    """Return the error for a folder without `run.json`; for a training set, whose manifest has the same name, it says
-    which command reads it.
+    """Return the error for a folder without `run.json`. A training set also has a `manifest.json`, by whose fields it
+    is recognised; then the error says which commands read it.
     """
     with contextlib.suppress(OSError, ValueError):
         if _is_of_training_set(parse_json((folder / MANIFEST).read_bytes())):

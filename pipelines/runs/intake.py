@@ -105,12 +105,14 @@ class RunInputs:
     demand: Demand = NOT_DEMANDED
     """Quotas by which questions are taken or made."""
     begun_as: str = ""
-    """As `Settings.begun_as`."""
+    """Configuration hash of the run that this one goes on with, for `Settings.begun_as`; empty: none."""
     shown: Callable[[Iterable[Any], str, int], Iterable[Any]] = lambda items, what, total: items
     """Wraps items that take long to make, to count them on the terminal: `(items, what they are, how many)`."""
 
     def left_out(self, item: Any) -> RejectedRow | None:
-        """Return the row for `rejected/` of an item that is left out; None for any other item."""
+        """Return the row for `rejected/` of an item that earlier decisions of people or an audit leave out; None for
+        any other item.
+        """
         return self.refused.row_of(item) or self.audited.row_of(item)
 
 
@@ -140,7 +142,7 @@ def take_in_questions(
 
 def take_in_documents(inputs: RunInputs, folder: Path, config: RunConfig, *, shard_size: int = SHARD_SIZE) -> Settings:
     """Read and check the documents of all files and cut them into shards, as `take_in_questions` does with questions.
-    The options `column_map`, `source`, `kind` and `labels` are those of `read_documents`.
+    The options `column_map`, `source`, `kind` and `labels` in `inputs` are those of `read_documents`.
     """
     from trailforge.pipelines.sources.documents import read_documents  # and with it an HTTP client
 
@@ -235,7 +237,9 @@ def config_of(settings: Settings) -> dict[str, Any]:
 
 
 def run_configuration(dataset: DataSet, settings: Settings) -> Any:
-    """Return a run's configuration as the class `DataSet.config`. Raises `OutputError` as `config_of`."""
+    """Return a run's configuration as an instance of its data set's class (`DataSet.config`). Raises `OutputError` when
+    it cannot be read.
+    """
     return read_config(resolve(dataset.config), config_of(settings), source="run.json")
 
 

@@ -165,7 +165,9 @@ class TableIndex:
 
     @_kept
     def ascending(self, path: str) -> np.ndarray:
-        """Return the row numbers in the ascending order of a number, as in `values`; rows without it are left out."""
+        """Return the row numbers in ascending order of the number that `path` names, as in `values`; rows without it
+        are left out.
+        """
         values = self.values(path)
         order = np.argsort(values, kind="stable")
         return order[: len(order) - np.count_nonzero(np.isnan(values))]
@@ -242,11 +244,11 @@ class TableIndex:
     def search(
         self, text: str, *, first: int = 0, count: int = 100, seconds: float = 2.0, near: Sequence[int] = ()
     ) -> Found:
-        """Find the rows for which every condition of a text holds, as `pipelines.search` reads it. `near`: as in
-        `bind_search`.
+        """Find the rows for which every condition of a text holds, as `pipelines.search` reads it. `near` are the
+        numbers of the rows similar to the one that a condition `like` names.
 
-        Ends with `count` rows, or once `seconds` have passed; `Found.searched` is then the next call's `first`. Raises
-        `InvalidInput` as `bind_search`.
+        The search begins at row `first`, and ends with `count` rows or once `seconds` have passed; `Found.searched` is
+        then the next call's `first`. Raises `InvalidInput` as `bind_search`.
         """
         wanted = bind_search(text, self.schema, self.numbers(), self.values, near)
         rows: list[int] = []

@@ -269,8 +269,8 @@ class RowChecks(ABC):
         return silent
 
     def rejected_episodes(self, name: str, stage: str, record: type[T]) -> Iterator[tuple[T, Verdict, dict[str, Any]]]:
-        """Yield the episodes that a stage rejected in a file, each with its verdict and the derived values that it does
-        not store (those of `_unsaid`); a row that holds no episode is reported.
+        """Yield the episodes that a stage rejected in a file, each with its verdict and the values of fields that its
+        version did not store yet, which are not compared. A row that holds no episode is reported.
         """
         for row in self.rows("rejected", name, RejectedRow):
             if row.stage != stage:
@@ -287,7 +287,7 @@ class RowChecks(ABC):
             yield episode, Verdict(keep=False, reason=row.reason, score=row.score, detail=row.detail), unsaid
 
     def left_out(self, name: str, stage: str) -> set[str]:
-        """Return the ids of the items that a stage has in a file of `rejected/`."""
+        """Return the ids of the items that a stage rejected or failed, as a file of `rejected/` has them."""
         return {row.uid for row in self.rows("rejected", name, RejectedRow) if row.stage == stage}
 
     def count_rejected(self, name: str) -> None:

@@ -70,7 +70,9 @@ def count_searches(searches: int, hops: int) -> StyledText:
 def head(
     question: str, gold: str, aliases: Sequence[str], final: str | None, is_right: bool, chips: Iterable[StyledText]
 ) -> Parts:
-    """Return parts that show a question, its gold answer and the given answer, where there is one."""
+    """Return parts that show a question, its gold answer and the given answer, where there is one (`final` is not
+    None). `chips` are short facts on the row, drawn below.
+    """
     return [Title(question), FieldList(answers(gold, aliases, final, is_right)), Chips([*chips])]
 
 
@@ -85,8 +87,8 @@ def answers(gold: str, aliases: Sequence[str], final: str | None, is_right: bool
 
 
 def passages(found: Sequence[Passage], marks: Sequence[Marked], only: frozenset[str] = frozenset()) -> DocumentPanes:
-    """Return parts that show passages, those with an answer first and unfolded. `only` are ids that the other side did
-    not find.
+    """Return parts that show passages, those with an answer first and unfolded. `marks` are the answers that are
+    highlighted; `only` are the ids of passages that the other episode of a pair did not find.
     """
     return DocumentPanes([_passage(*each, marks, only) for each in telling_first(found, marks)], is_folded=True)
 
@@ -179,8 +181,8 @@ def size_chips(row: Any) -> list[StyledText]:
 
 
 def sft_row(run: OpenRun, row: SftRow, notes: Mapping[int, StyledText] | None = None) -> Parts:
-    """Return parts that show what a trainer reads, with the turns on which the loss is taken. `notes` are as in
-    `Conversation.notes`.
+    """Return parts that show what a trainer reads, with the turns on which the loss is taken. `notes` are remarks on
+    turns, by the turn's number.
     """
     part = f"turn {row.segment_index + 1} of {row.segment_count}" if row.segment_count > 1 else "whole conversation"
     trained = StyledText(
@@ -248,7 +250,9 @@ DOCUMENTS = ShownTable(name="inputs", title="Documents", describe=document, keys
 
 
 def find_side(run: OpenRun, table: str, uid: str, record: type[Record]) -> Record | None:
-    """Find one side of a pair: a row of a table, or one that was rejected; None where the run has neither."""
+    """Find one side of a pair by its uid: a row of the table, or one that was rejected; None where the run has
+    neither.
+    """
     if (number := run.find(table, uid)) is not None:
         return run.record(table, number)
     if (number := run.find("rejected", uid)) is None:

@@ -238,8 +238,9 @@ def holds_questions(path: Path) -> bool:
 
 
 def read_paragraphs(path: Path, column_map: Mapping[str, str] | None = None) -> Iterator[Document]:
-    """Read the paragraphs of a file's questions, in their order. Raises `InvalidInput` as `read_questions`, and for
-    none."""
+    """Read the paragraphs of a file's questions, in their order. `column_map` says which column holds which field.
+    Raises `InvalidInput` for a file that cannot be read and for one without any paragraph.
+    """
     found = False
     for question in read_questions(path, column_map=column_map):
         if isinstance(question, Question):

@@ -212,8 +212,8 @@ class Audited:
         return self.row(source, self.key_of(source)) if self.reasons and isinstance(source, Question) else None
 
     def row(self, asked: Any, key: str | None) -> RejectedRow | None:
-        """Return the row for `rejected/` of any record with an id or a uid whose key is of a question that is set
-        aside; None for others.
+        """Return the row for `rejected/` of `asked`, a record with an id or a uid, when `key` is the key of a question
+        that is set aside; None for other keys, and for the key None.
         """
         if key is None or (found := self.reasons.get(key)) is None:
             return None
@@ -311,8 +311,8 @@ def split_audited(
 
 
 def check_known(unknown: int, total: int, source: Path | None = None) -> None:
-    """Log how many questions are used although the audit does not know them. Raises `InvalidInput` where it knows
-    none.
+    """Log how many questions are used although an audit does not know them: `unknown` of `total`. Raises
+    `InvalidInput`, naming the file `source`, where the audit knows none of them.
     """
     if unknown and unknown == total:
         raise InvalidInput("none of these questions was audited: audit this file", file=source, field="--audited")

@@ -71,7 +71,9 @@ _KINDS: tuple[str, ...] = get_args(SourceKind)
 
 
 def parse_columns(text: str) -> dict[str, str]:
-    """Read a column map of documents (`rows.tables.parse_column_map`)."""
+    """Parse a column map of documents, such as `title=headline,text=body`, to a map from fields to columns. Raises
+    `InvalidInput` for a field that documents do not have.
+    """
     return parse_column_map(text, USUAL, "documents")
 
 
@@ -79,7 +81,7 @@ class FileLabels(NamedTuple):
     """Labels that the user gives to all documents of a file; they replace what the file says."""
 
     source: str | None = None
-    """Name of the source, or `EACH`; None: as the file says."""
+    """Name of the source, or `EACH`: each document is a source by itself; None: as the file says."""
     kind: SourceKind | None = None
 
 
@@ -100,7 +102,9 @@ def parse_document_files(texts: Iterable[str]) -> tuple[tuple[Path, ...], dict[s
 
 
 def read_given(files: Iterable[str], options: Mapping[str, Any]) -> tuple[tuple[Path, ...], dict[str, Any]]:
-    """Paths and the options of `documents.read_documents`, read from files with labels and from `columns` as text."""
+    """Return the paths of the files, and the options of `documents.read_documents`. `files` may have labels behind them
+    (`parse_document_files`), and `options["columns"]` is a column map as text.
+    """
     paths, labels = parse_document_files(map(str, files))
     columns = options.get("columns")
     rest = {name: value for name, value in options.items() if name != "columns"}
@@ -120,12 +124,16 @@ def _labels(path: str, text: str) -> FileLabels:
 
 
 def check_columns(column_map: Mapping[str, str]) -> dict[str, str]:
-    """Return the map unchanged when it maps fields of documents only. Raises `InvalidInput` otherwise."""
+    """Return the map from fields to columns unchanged when all its fields are fields of documents. Raises
+    `InvalidInput` otherwise.
+    """
     return check_column_map(column_map, USUAL, "documents")
 
 
 def columns_of(names: Sequence[str], column_map: Mapping[str, str], *, is_row: bool = False) -> dict[str, str]:
-    """Find the column of each field of documents (`rows.tables.find_columns`)."""
+    """Return the column of each field of documents that has one among these names, by the map or by the usual names.
+    With `is_row` they are one row's own, not a table's. Raises `InvalidInput` as `rows.tables.find_columns`.
+    """
     bare = set(map(bare_name, names))
     has_both = "title" not in column_map and "contents" in bare and not bare & _TITLES
     is_untitled = has_both or column_map.get("title") == ""

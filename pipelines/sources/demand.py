@@ -140,8 +140,8 @@ class Demand:
         return counts
 
     def quota_of(self, traits: Traits, left: Sequence[int]) -> int | None:
-        """Return the index of the quota that a question counts for, preferring the one with the most keys; None when no
-        fitting quota has room.
+        """Return the index of the quota that a question with these traits counts for, preferring the one with the most
+        keys; None when no fitting quota has room. `left` is how many more questions each quota takes.
         """
         fitting = [place for place, quota in enumerate(self.quotas) if left[place] > 0 and quota.takes(traits)]
         return min(fitting, key=lambda place: (-_keys_of(self.quotas[place]), place), default=None)
@@ -172,8 +172,10 @@ def pick(traits: Sequence[Traits], demand: Demand, wanted: int | None) -> list[i
 def take_by_quota(
     read: Callable[[], Iterable[Any]], demand: Demand, may_ask: Callable[[Question], bool], wanted: int | None
 ) -> Iterator[Any]:
-    """Read rows twice, and yield the questions that the quotas take, together with all rows that are no questions or
-    that `may_ask` refuses. Without quotas all rows are yielded. Raises `NothingLeft` where no quota takes any question.
+    """Yield the questions that the quotas take, together with all rows that are no questions and all that `may_ask`
+    refuses, which are not counted. `read` is called twice and returns the rows each time; `wanted` is how many
+    questions to take (`pick`). Without quotas all rows are yielded. Raises `NothingLeft` where no quota takes any
+    question.
     """
     if not demand.quotas:
         yield from read()
@@ -194,7 +196,9 @@ def take_by_quota(
 
 
 def tell_shortage(demand: Demand, left: Sequence[int], wanted: int) -> None:
-    """Log which quotas are short, and by how many questions."""
+    """Log which quotas are short, and by how many questions: `left` is the number that each lacks, of `wanted`
+    questions in all.
+    """
     short = [f"{number:,} of {quota}" for quota, number in zip(demand.quotas, left, strict=True) if number > 0]
     if short:
         _LOG.log(NOTICE, "demand: of %s questions %s are missing", f"{wanted:,}", "; ".join(short))

@@ -47,12 +47,12 @@ def read_documents(
     """Read the documents of all files in order, with an `InvalidRow` for each row that is none.
 
     `column_map` says which column holds which field (`columns.parse_columns`), and that the rows are of no known
-    source; entries of feeds have no columns. `source` and `kind` replace what the rows say, and `labels`, by path, both
-    for one file, whose source may be `EACH`. Without them, `source` is that of the row, the feed's site or the file's
-    name, and `kind` is news where the row has a publisher and a date, else general. Two documents never have the same
-    id: the second is an invalid row. `seen` are ids that were used before; those of these documents are added. A notice
-    says how many of a file look like papers but are read as something else. Raises `InvalidInput` for a file that is
-    missing, cannot be read to its end, or lacks a column.
+    source; entries of feeds have no columns. `source` and `kind` replace what the rows say, for all files; `labels`, by
+    path, do so for one file, and its source `EACH` makes each document a source by itself. Without them, `source` is
+    that of the row, the feed's site or the file's name, and `kind` is news where the row has a publisher and a date,
+    else general. Two documents never have the same id: the second is an invalid row. `seen` are ids that were used
+    before; those of these documents are added. A notice says how many of a file look like papers but are read as
+    something else. Raises `InvalidInput` for a file that is missing, cannot be read to its end, or lacks a column.
     """
     common, seen = check_columns(column_map or {}), set[str]() if seen is None else seen
     for path in paths:

@@ -94,7 +94,8 @@ def read_given(files: Iterable[Path], options: Mapping[str, Any]) -> tuple[tuple
 
 
 def read(row: Fields, column_map: Mapping[str, str] = _NONE) -> Question:
-    """Read a row as a question. Raises `InvalidInput` naming the field.
+    """Read a row as a question. `column_map` says which column holds which field; fields that it leaves out are found
+    by their usual names. Raises `InvalidInput` naming the field.
 
     Where there is no id, a hash of question and answer takes its place.
     """

@@ -137,7 +137,9 @@ def call_name(call: Call) -> str:
 
 
 def make_call(name: str, written: str, **given: str | int) -> Call:
-    """Return the call of a tool with these arguments, or a `BadCall` that says why it cannot be carried out."""
+    """Return the call of the tool `name` with the arguments `given`, or a `BadCall` that says why it cannot be carried
+    out. `written` is the text of the arguments as the agent wrote them, which a `BadCall` keeps.
+    """
 
     def text(key: str) -> str:
         return str(given.get(key, "")).strip()

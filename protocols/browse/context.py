@@ -74,7 +74,9 @@ class Windows:
         return seen(self.messages, self._view, len(self.messages), self._mark, sends_thoughts=self._sends_thoughts)
 
     def begin_turn(self) -> None:
-        """Apply the rule before the next turn is asked for."""
+        """Apply the context rule before the next turn is asked for: from here on, old results may be replaced, and
+        earlier thoughts removed.
+        """
         if not self._sends_thoughts:
             self._turn_over()
         if self._rule.kind == "newest":
@@ -116,7 +118,10 @@ class Windows:
 def seen(
     messages: Sequence[NativeMessage], view: BrowseView, end: int, mark: str, *, sends_thoughts: bool
 ) -> list[NativeMessage]:
-    """Return the messages up to `end` as a window shows them."""
+    """Return the messages up to the position `end` as the model was shown them in the window `view`. `mark` is the text
+    in place of each result that the window leaves out. Unless `sends_thoughts`, thoughts from before the window are
+    removed.
+    """
     system, user = messages[:OPENING]
     if view.summary is not None:
         user = replace(user, content=f"{user.content}\n\n{SUMMARY_HEAD}:\n{messages[view.summary].content}")
@@ -132,7 +137,8 @@ def seen(
 
 def windows_of(record: BrowseRecord, mark: str) -> list[tuple[list[NativeMessage], list[bool]]]:
     """Return, for each window, the messages that the model was sent and wrote, and for each whether the loss is taken
-    on it. Each turn of the agent is trained in one window only.
+    on it. `mark` is the text in place of each result that a window leaves out. Each turn of the agent is trained in one
+    window only.
     """
     found = []
     for view in record.views:

@@ -66,8 +66,8 @@ def count_figures(
 
 
 def is_shown(citation: Citation, places: Collection[tuple[str, int]]) -> bool:
-    """Tell whether a cited part was shown to the agent. Where a search does not say which part it found, any part of
-    its page counts.
+    """Tell whether a cited part was shown to the agent. `places` are the page ids and parts of all that was shown.
+    Where a search does not say which part it found (part 0), any part of its page counts.
     """
     return (citation.page, citation.part) in places or (citation.page, 0) in places
 

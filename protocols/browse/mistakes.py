@@ -54,7 +54,7 @@ def sentences_on(text: str, names: Sequence[str], *, denying: bool = False) -> l
 
 
 def names_of(mistake: MendedMistake) -> tuple[str, ...]:
-    """Return the names by which thoughts refer to the page of a mistake, as `sentences_on` takes them."""
+    """Return the names by which thoughts refer to the page of a mistake, for `sentences_on`."""
     return tuple(filter(None, map(folded, (mistake.page, mistake.title))))
 
 

@@ -50,7 +50,9 @@ def read_context(row: Fields) -> Context:
 
 
 def paragraphs_of(context: Context, *, source: str) -> tuple[Document, ...]:
-    """Make paragraphs into documents, their sentences joined by one space."""
+    """Make paragraphs into documents, their sentences joined by one space. A document's id is its position; `source` is
+    the data set's name, or empty.
+    """
     return tuple(
         Document(id=str(position), title=title, text=" ".join(filter(None, sentences)), source=source)
         for position, (title, sentences) in enumerate(context)
