@@ -188,7 +188,8 @@ class Retrieval:
     async def measure_nearest(
         self, supporting: Sequence[TitledText], retrieved: Sequence[TitledText], threshold: float
     ) -> tuple[float | None, ...]:
-        """Return `rewards.dynasearcher.nearest_similarities`; only a threshold below 1 needs the encoder."""
+        """Return for each supporting document its similarity to the nearest retrieved passage, None where the title was
+        found or nothing is known (`nearest_similarities`). Only a `threshold` below 1 needs the encoder."""
         if self._encoder is None or threshold >= 1.0:
             return nearest_similarities(supporting, retrieved, None)
         return await self._encoder.in_thread(nearest_similarities, supporting, retrieved, self._encoder.similarity)

@@ -62,11 +62,11 @@ class NameIndex:
         return [self.vocabulary.variants(word) for word in words]
 
     def candidates(self, words: Sequence[str], variants: Sequence[Variants]) -> list[np.ndarray]:
-        """Return names that may be meant, the nearest first, in tiers.
+        """Return the rows of names that a mention may mean, the nearest first, in tiers.
 
         First come names with the same words in any order, with the same words up to a bracket or comma, and within one
-        edit; if there are none, those with a space more or less and within two edits. `variants` are those of the
-        words.
+        edit; if there are none, those with a space more or less and within two edits. `words` are the mention's, and
+        `variants` what the method of this name returns for them.
         """
         tiers = self._within_one(variants)
         if not any(map(len, tiers)):

@@ -245,7 +245,8 @@ class Gathered:
                 column.flush()
 
     def instance(self, key: str, kind: str) -> None:
-        """Add the kind of an entity, by id or label: a triple that counts as no row."""
+        """Add the kind of an entity, such as *human*, as a triple *instance of*. `key` and `kind` are ids or labels. It
+        is not counted as a row, since it is a field of the entity's own."""
         self.rows -= 1
         self.triple(key, INSTANCE_OF, kind)
 

@@ -51,7 +51,8 @@ def plain_rows(found: Iterable[FoundPassage], with_scores: bool) -> list[dict[st
 
 
 def detailed_rows(found: Iterable[FoundPassage]) -> list[dict[str, Any]]:
-    """Return the reply to one query with the additional fields of `DETAILS`."""
+    """Return the reply to one query that asked for details: id, title and text apart, the score, the reason, and the
+    documents that a passage is from."""
     return [
         {
             "document": {"id": each.passage.id, "title": each.passage.title, "text": each.passage.text},
