@@ -96,8 +96,9 @@ async def roll_out_one(
     tokenizer: Any,
     limits: RolloutLimits,
 ) -> TokenEpisode:
-    """Make one episode, whose turns `go_on` samples. `end_ids` are the tokens that end a turn when they are sampled.
-    Raises what tools and `go_on` raise, and `InvalidInput` for a prompt that is not a system turn and a question.
+    """Make one episode. `go_on` samples each of its turns (`training.token_episodes.GoOn`); `end_ids` are the tokens
+    that end a turn when they are sampled. Raises what tools and `go_on` raise, and `InvalidInput` for a prompt that is
+    not a system turn and a question.
     """
     if protocol == BROWSE:
         return await roll_out_browse(

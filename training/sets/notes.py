@@ -46,7 +46,7 @@ class QuestionNotes:
 
     @property
     def gold_stated(self) -> bool | None:
-        """Return whether a text states the gold answer, as in `RlRow`."""
+        """Return whether a text states the gold answer; None where there is no text, or none has to state it."""
         return self.is_stated if self.has_text and self.is_quoted else None
 
     def read(self, texts: Iterable[str]) -> None:

@@ -71,8 +71,8 @@ def identity_of(question: str, answer: str) -> Identity:
 
 
 def held_out(trained: Collection[str], others: Collection[str], share: float, seed: int) -> set[str]:
-    """Choose the keys of the questions for validation: the same share of those with an SFT row and of those without,
-    and at least one of each unless there is only one.
+    """Choose the keys of the questions for validation: the same share of those with an SFT row (`trained`) and of those
+    without (`others`), and at least one of each unless there is only one.
     """
     found: set[str] = set()
     for keys in (set(trained), set(others) - set(trained)):

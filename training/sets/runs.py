@@ -179,7 +179,7 @@ def ground_truth(
     asked: AskedQuestion, protocol: str, titles: tuple[str, ...] = (), names: tuple[str, ...] = ()
 ) -> GroundTruth:
     """Return what rewards need to know of a question. `titles` are those of its supporting documents in the run's
-    corpus. For `names` see `rl_rows`.
+    corpus, and `names` further names of its gold answer.
     """
     grammar = asking_of(protocol)
     golds = asked.golds if asked.options else tuple(dict.fromkeys((*asked.golds, *names)))
