@@ -54,7 +54,7 @@ class Asker:
         """Return a reply that follows a JSON schema. Raises `MalformedReply` when neither the reply nor its repair
         does.
 
-        `held_against`: see `ask_json`.
+        `held_against`: a wider schema by which the reply is checked; None: the schema itself (`ask_json`).
         """
         request = self._request(prompt, purpose, sampling, 0)
         return await ask_json(self.client, request, schema, self.meter, held_against=held_against)

@@ -67,8 +67,8 @@ async def ask_json(
     """Return the reply as parsed JSON that follows the schema; a reply that does not is asked for once more, and if
     that fails `MalformedReply` is raised.
 
-    `held_against` is a wider schema for the check, since not every server follows the one that is sent. A constrained
-    model writes the fields in the order of the schema: put first what it has to think of first.
+    `held_against` is a wider schema for the check, since not every server follows the one that is sent; None: `schema`.
+    A constrained model writes the fields in the order of the schema: put first what it has to think of first.
     """
     text, wide = json.dumps(schema), json.dumps(held_against or schema)
     return await _ask(client, replace(request, json_schema=text), lambda reply: _parse_json(reply, wide), meter)
