@@ -135,8 +135,8 @@ class RetrieverConfig:
         return (*of_encoder, *backend_packages(backend, self.numbers(backend)))
 
     def of_kind(self: C, kind: str | None) -> C:
-        """Return this configuration with another kind, where one is given; options of a different back end are
-        dropped."""
+        """Return this configuration with another kind; the options of the present back end are dropped then. None, or
+        the same kind, changes nothing."""
         if kind is None or kind == self.kind:
             return self
         return replace(self, kind=kind, options={})

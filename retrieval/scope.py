@@ -265,8 +265,9 @@ def corpus_hash(corpus: Path) -> str:
 
 
 def resolved(config: C, corpus: Path | None = None, asker: Asker | None = None) -> C:
-    """Return the configuration with unset values filled in from its index, or else by defaults. With `corpus` None it
-    is what the configuration names. Raises what `check_retrieval` raises.
+    """Return the configuration with unset values filled in from the index `corpus`, or else by defaults. `corpus`:
+    None: what the configuration names. `asker`: the client of a model; None refuses an index whose searches ask one.
+    Raises what `check_retrieval` raises.
     """
     if config.kind == WEB or config.server:
         return config

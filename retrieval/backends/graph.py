@@ -120,7 +120,8 @@ class NameFinder:
         return titled + [key for key, count in found if key and key not in covered for _ in range(count)]
 
     def question_names(self, question: str, known: Mapping[str, int]) -> list[str]:
-        """Return the keys of the names in a question, each once: first those that are `known`, then others."""
+        """Return the keys of the names in a question, each once: first those that are among the keys of `known` (as the
+        names of an index by row), then others."""
         is_lenient = not any(map(str.isupper, question[1:]))
         matched = list(dict.fromkeys(self._known(question, known, is_lenient=is_lenient)))
         covered = {part for key in matched for part in parts_of(key)}

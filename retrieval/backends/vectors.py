@@ -170,12 +170,12 @@ class Vectors:
         return self._measured(_make(kind, self.matrix, config), kind, config, queries)
 
     def with_more(self, more: Vectors) -> Vectors:
-        """Return these rows and, below them, others, without an approximate index."""
+        """Return these rows and, below them, those of `more`, without an approximate index."""
         return Vectors(np.concatenate([self.matrix, more.matrix]))
 
     def grown(self, more: Vectors, config: AnnConfig, queries: np.ndarray) -> Vectors:
-        """Return `with_more` with the approximate index extended by the new rows; it is rebuilt when another kind is
-        due or its recall falls.
+        """Return these rows and, below them, those of `more`, with the approximate index extended by them; it is
+        rebuilt when another kind is due or its recall falls. `queries` are as for `indexed`.
         """
         every = self.with_more(more)
         kind = config.choose(len(every))
