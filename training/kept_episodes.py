@@ -146,7 +146,8 @@ class EpisodeWriter:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kept-episodes")
 
     def keep(self, step: int, rows: Rows) -> None:
-        """Have the episodes of a step written, and return at once."""
+        """Have the episodes of a step written, and return at once. `rows` makes their rows when it is called, on the
+        writer's thread."""
         with self._lock:
             if self._has_failed:
                 return

@@ -172,7 +172,8 @@ async def search_episode(
 def keep_episode(
     folder: str, asked: TrainedQuestion, run: EpisodeRun, place: EpisodePlace, reward: Reward | None = None
 ) -> None:
-    """Have an episode written below a folder, and return at once. `reward` is None where it is not known."""
+    """Have an episode stored in `episodes/` below a folder, and return at once. `asked` is its question, and `place`
+    says to which training and step it belongs. `reward` is None where it is not known."""
     number = next(_numbers)
     _writer_to(folder).keep(place.step, lambda: [make_row(asked, run, place, number=number, reward=reward)])
 

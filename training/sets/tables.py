@@ -68,7 +68,9 @@ class SetTable:
         )
 
     def place(self, validation: set[str], config: ViewConfig, mixture: Mixture) -> None:
-        """Split, mix and order the rows. Raises `InvalidInput` for a wanted split that would be empty."""
+        """Assign each row to a split and a position in it. `validation` has the `question_key` of each question that is
+        held out; `mixture` says which of the other rows are too many. Raises `InvalidInput` for a wanted split that
+        would be empty."""
         trained = [entry for entry in self.entries if entry.key not in validation]
         kept, left = mixed(trained, mixture, config.seed)
         if mixture.weights:
