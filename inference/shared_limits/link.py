@@ -58,8 +58,8 @@ class LimitsLink:
         self.troubles: list[str] = []
 
     def holds(self, lease: int) -> bool:
-        """Tell whether the center certainly has not regarded this process as lost since it granted something on that
-        lease.
+        """Tell whether the center certainly has not regarded this process as lost since it granted something under the
+        lease of this number.
         """
         return lease == self._lease and asyncio.get_running_loop().time() - self._leased_at < LEASE_S - _SPARE_S
 
