@@ -20,7 +20,7 @@ def launch_folder(out: Path) -> Path:
 
 
 def write_launch(files: Mapping[str, str], folder: Path) -> None:
-    """Write rendered files to a folder."""
+    """Write rendered files, texts by name, to a folder, which is made if it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
