@@ -203,8 +203,8 @@ class Backend:
         return config
 
     def check_model(self, config: Any, asker: Asker | None, doing: str) -> None:
-        """Raise `InvalidInput` when a model would be called during `doing`, which is `build` or `find`, and there is
-        none.
+        """Raise `InvalidInput` when a model would be called during `doing`, which is `build` or `find`, and `asker` is
+        None.
         """
         if asker is not None or doing not in self.asks_model(config):
             return

@@ -253,7 +253,8 @@ _MERGES, _MERGED_TOKENS, _MERGED_REPLY = 0.65, 63, 41
 
 
 def plan_extraction(documents: Sequence[Document], config: GraphRagConfig) -> list[PlannedCalls]:
-    """Estimate the calls to a model for facts and descriptions; with the largest number of gleanings."""
+    """Estimate the calls to a model for facts and descriptions, if it is asked as often as allowed for what it left out
+    of a passage."""
     tokens = passage_tokens(documents)
     kinds = ", ".join(config.kinds)
     passages = [f"{each.title}\n{each.text}" if each.title else each.text for each in documents]

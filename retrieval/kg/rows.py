@@ -299,8 +299,8 @@ def value_id(value: str) -> str:
 
 
 def codes_of(groups: Sequence[pa.ChunkedArray]) -> tuple[pa.LargeStringArray, list[np.ndarray]]:
-    """Return groups of texts as numbers (int32, same lengths), and the distinct texts in the order in which they first
-    come."""
+    """Return the texts of each group as numbers (int32), and the texts that the numbers stand for: each distinct text
+    once, in the order in which they first come."""
     encoded = pa.chunked_array(list(chain.from_iterable(g.chunks for g in groups)), pa.large_string())
     encoded = encoded.dictionary_encode().unify_dictionaries()
     numbers = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks] or [np.zeros(0, np.int32)])
