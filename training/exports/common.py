@@ -223,8 +223,8 @@ def truth_json(row: RlRow) -> str:
 def readme(
     title: str, export: Export, sections: Mapping[str, str], *, truth: str = "ground_truth", has_run: str = ""
 ) -> str:
-    """Return the README: files, and the commands that train on them. `truth` is the column with the ground truth.
-    `has_run` says what of the trainer was tried with our rows.
+    """Return the README: files, and the commands that train on them. `sections` are further texts by heading. `truth`
+    is the column with the ground truth. `has_run` says what of the trainer was tried with our rows.
     """
     files = "\n".join(f"| `{name}` | {rows:,} |" for name, rows in export.rows.items())
     used = sorted({count.dataset for count in export.training_set.manifest.counts})

@@ -162,7 +162,8 @@ def question_count(run: FinishedRun) -> int:
 
 
 def difficulties(run: FinishedRun) -> dict[str, tuple[int, float]]:
-    """Return stage and difficulty by question id, for a run that has a curriculum of its own."""
+    """Return the stage of the curriculum and the difficulty by question id, for a run that has a curriculum of its own;
+    empty for others."""
     questions = table_of(run.dataset, "questions")
     if questions is None or "curriculum_stage" not in {each.name for each in fields(questions[1].record)}:
         return {}
