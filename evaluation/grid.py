@@ -105,7 +105,8 @@ class EvaluationConfig:
 
     def counted_by(self, tokenizer: str | None, context_tokens: int | None, model: str) -> EvaluationConfig:
         """Return this configuration with another tokenizer and another limit of context tokens; None keeps either.
-        Raises `InvalidInput` for a limit without a tokenizer that counts.
+        `model` is the agent's model, whose tokenizer counts where none is named. Raises `InvalidInput` for a limit
+        without a tokenizer that counts.
         """
         limit, named = context_tokens or self.context_tokens, tokenizer or self.tokenizer
         if limit and not named and "/" not in model:

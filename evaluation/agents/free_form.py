@@ -156,7 +156,7 @@ def record_search(search: Search, found: Observation, *, context_tokens: int, se
 
 
 def check_documents(tools: AgentTools, agent: str) -> None:
-    """Check that there is something to search. Raises `InvalidInput` when there is nothing."""
+    """Raise `InvalidInput`, naming the agent, when there is nothing that it can search."""
     if tools.environment.documents is None:
         raise InvalidInput(f"{agent} searches documents; give --documents, or --retrieval web")
 
