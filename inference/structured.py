@@ -52,7 +52,8 @@ def object_schema(
 
 
 def list_schema(items: dict[str, Any], **limits: int) -> dict[str, Any]:
-    """Return the JSON schema of a list. `limits` are `minItems` and `maxItems`."""
+    """Return the JSON schema of a list of which each item follows the schema `items`. `limits` are `minItems` and
+    `maxItems`."""
     return {"type": "array", "items": items, **limits}
 
 
