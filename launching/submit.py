@@ -49,8 +49,8 @@ def submit_training(
 
 
 def submit_run(cluster: Cluster, out: str, config: LaunchConfig, folder: Path) -> None:
-    """Submit the files of a generation run into `out`, as they are in a folder. Raises what `submit_training`
-    raises.
+    """Submit a generation run to a cluster by its rendered files in a folder. `out` is the run's own folder, by which
+    the job is named. Raises what `submit_training` raises.
     """
     match cluster:
         case "slurm":
