@@ -68,7 +68,8 @@ class EvaluationConfig:
 
     model: ModelConfig = field(default_factory=ModelConfig)
     style: Style = "chat"
-    """How the model is asked. Published prompts of protocols are sent as one text in either case."""
+    """How the model is asked: by the server's chat endpoint or by its completions. Published prompts of protocols are
+    sent as one text in either case."""
     top_k: int = 5
     """Number of passages that a search shows."""
     context_tokens: int | None = None
@@ -104,7 +105,8 @@ class EvaluationConfig:
 
     def counted_by(self, tokenizer: str | None, context_tokens: int | None, model: str) -> EvaluationConfig:
         """Return this configuration with another tokenizer and another limit of context tokens; None keeps either.
-        Raises `InvalidInput` for a limit without a tokenizer that counts.
+        `model` is the agent's model, whose tokenizer counts where none is named. Raises `InvalidInput` for a limit
+        without a tokenizer that counts.
         """
         limit, named = context_tokens or self.context_tokens, tokenizer or self.tokenizer
         if limit and not named and "/" not in model:
@@ -263,7 +265,8 @@ def _hash_prompts() -> str:
 
 
 def plan_grid(wanted: Evaluation, held: Evaluation, corpora: Corpora, config: EvaluationConfig) -> EvaluationGrid:
-    """Return the cells of `wanted`, out of all those in the folder's description `held` (from `claim_folder`)."""
+    """Return the grid that runs the cells of the evaluation `wanted`. `held` describes the folder (`claim_folder`),
+    which may hold further cells; its size of shards is kept."""
     return EvaluationGrid(
         folder=corpora.folder,
         questions=corpora.questions,

@@ -76,7 +76,8 @@ def usage_of_others(meter: Meter, own: str) -> tuple[ModelUsage, ...]:
 
 
 def costs_of(meter: Meter, model: str, *, context_tokens: int, seconds: float | None) -> AgentCosts:
-    """Return the costs of an episode. `model` is the agent's own; `seconds` is None where they are not known."""
+    """Return the costs of an episode from the meter of its calls. `model` is the agent's own; `context_tokens` is what
+    it was given to read; `seconds` is how long it took, None where that is not known."""
     usage = meter.usage(Prices())
     return AgentCosts(
         calls=usage.calls,

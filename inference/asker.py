@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
-    """A client together with the settings that stay the same within one question."""
+    """A client together with the settings that all calls about one question share."""
 
     client: Client
     model: str
@@ -33,7 +33,8 @@ class Asker:
     async def text(
         self, prompt: str, *, purpose: str, sampling: Sampling, sample: int = 0, grammar: str | None = None
     ) -> Reply:
-        """Return the model's reply to a prompt unchanged; it follows a grammar (GBNF) where one is given."""
+        """Return the model's reply to a prompt unchanged; it follows a grammar (GBNF) where one is given. `sample`
+        tells apart several replies to one prompt; `purpose` is the name under which the call is counted."""
         return await self.client.complete(self._request(prompt, purpose, sampling, sample, grammar), self.meter)
 
     async def matching(self, prompt: str, parse: Callable[[str], T | None], *, purpose: str, sampling: Sampling) -> T:
@@ -54,7 +55,7 @@ class Asker:
         """Return a reply that follows a JSON schema. Raises `MalformedReply` when neither the reply nor its repair
         does.
 
-        `held_against`: see `ask_json`.
+        `held_against`: a wider schema by which the reply is checked; None: the schema itself (`ask_json`).
         """
         request = self._request(prompt, purpose, sampling, 0)
         return await ask_json(self.client, request, schema, self.meter, held_against=held_against)

@@ -99,7 +99,7 @@ class Judge:
     model: str
     """Name of the model at the server; the paper uses GPT-4.1-Mini."""
     rubric: str = ""
-    """Prompt with the three placeholders; empty: trailforge's own."""
+    """Prompt with the placeholders {{question}}, {{reference}} and {{answer}}; empty: trailforge's own."""
     max_tokens: int = 64
     """Largest number of tokens of a verdict; a model that thinks first needs more."""
     purpose: str = "judge"
@@ -156,12 +156,13 @@ def _listed(heading: str, texts: Sequence[str]) -> list[str]:
 
 @cache
 def default_rubric() -> str:
-    """Return trailforge's prompt for judges, with its three placeholders."""
+    """Return trailforge's prompt for judges, with the placeholders {{question}}, {{reference}} and {{answer}}."""
     return files("trailforge.inference").joinpath(PROMPT).read_text(encoding="utf-8").strip("\n")
 
 
 def read_rubric(config: JudgeConfig) -> str:
-    """Return the prompt for the judge. Raises `InvalidInput` for a file without the three placeholders."""
+    """Return the prompt for the judge that its settings name. Raises `InvalidInput` for a file without the placeholders
+    {{question}}, {{reference}} and {{answer}}."""
     if not config.rubric:
         return default_rubric()
     path = Path(config.rubric)

@@ -32,7 +32,8 @@ class Prompts:
         return _text(self._packages, name)
 
     def pools(self, name: str) -> Mapping[str, tuple[str, ...]]:
-        """Return the pools of sentences in `name`.yaml, by role."""
+        """Return the pools of sentences in `name`.yaml: for each role, which is what a sentence is used for, the
+        wordings to draw from."""
         return _pools(self._packages, name)
 
     def phrases(self, name: str) -> Any:
@@ -40,7 +41,8 @@ class Prompts:
         return _parsed(self._packages, name)
 
     def version(self, names: Sequence[str], *, pools: str = "connectives") -> str:
-        """Return 12 hex digits, a hash of the named prompts and a file of pools."""
+        """Return 12 hex digits, a hash of the prompts with these names and of the pools of sentences in the file
+        `pools`."""
         digest = hashlib.sha256()
         for text in (*map(self.text, names), repr(self.pools(pools))):
             digest.update(text.encode() + b"\0")

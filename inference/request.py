@@ -35,7 +35,7 @@ class ChatTurn:
     tool_calls: tuple[ToolCall, ...] = ()
     """The calls of an assistant's turn."""
     tool_call_id: str = ""
-    """Which call the turn of a tool answers."""
+    """Id of the call that the turn of a tool answers; empty for other turns."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ class Request:
     grammar: str | None = None
     """Grammar (GBNF) that the reply has to follow."""
     tools: str = ""
-    """The tools that the model may call, as a JSON list; a chat's alone."""
+    """The tools that the model may call, as a JSON list; only a chat may have any."""
     sample: int = 0
     """Number of the sample, which distinguishes repeated samples of one prompt."""
     seed: int = 0
@@ -272,9 +272,9 @@ class Reply:
     key: str
     from_ledger: bool = False
     tool_calls: tuple[ToolCall, ...] = ()
-    """The tools that it calls, in order, where the request offered any."""
+    """The calls of tools that the model made, in order, where the request offered any."""
     cached_tokens: int = 0
-    """So many of the prompt's tokens the server had in its prefix cache, as it says; 0 where it says nothing."""
+    """Number of the prompt's tokens that the server had in its prefix cache; 0 where it does not say."""
 
     @property
     def is_cut(self) -> bool:

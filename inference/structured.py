@@ -52,7 +52,8 @@ def object_schema(
 
 
 def list_schema(items: dict[str, Any], **limits: int) -> dict[str, Any]:
-    """Return the JSON schema of a list. `limits` are `minItems` and `maxItems`."""
+    """Return the JSON schema of a list of which each item follows the schema `items`. `limits` are `minItems` and
+    `maxItems`."""
     return {"type": "array", "items": items, **limits}
 
 
@@ -67,8 +68,8 @@ async def ask_json(
     """Return the reply as parsed JSON that follows the schema; a reply that does not is asked for once more, and if
     that fails `MalformedReply` is raised.
 
-    `held_against` is a wider schema for the check, since not every server follows the one that is sent. A constrained
-    model writes the fields in the order of the schema: put first what it has to think of first.
+    `held_against` is a wider schema for the check, since not every server follows the one that is sent; None: `schema`.
+    A constrained model writes the fields in the order of the schema: put first what it has to think of first.
     """
     text, wide = json.dumps(schema), json.dumps(held_against or schema)
     return await _ask(client, replace(request, json_schema=text), lambda reply: _parse_json(reply, wide), meter)

@@ -94,8 +94,8 @@ class ThreadSafeModel(LoopThread):
 
 @once
 def open_thread_safe_model(served: ServedModel, name: str) -> ThreadSafeModel:
-    """Return the client of a model, one in each process, which lives as long as the process. Raises what its class
-    raises.
+    """Return the client of a model, one in each process, which lives as long as the process. `name` is that of the
+    folder in the user's cache for its ledger, where the settings name no file. Raises what `ThreadSafeModel` raises.
     """
     shared = ThreadSafeModel(served, name)
     atexit.register(shared.close)

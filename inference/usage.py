@@ -25,7 +25,7 @@ class Prices:
     prompt_per_million: float = 0.0
     completion_per_million: float = 0.0
     cached_per_million: float | None = None
-    """Of the prompt's tokens that a server has in its prefix cache; None: as others of the prompt."""
+    """Price of those prompt tokens that a server had in its prefix cache; None: as that of other prompt tokens."""
 
     def cost(self, usage: Usage) -> float:
         """Return the cost of this number of tokens."""
@@ -45,9 +45,9 @@ class Usage:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
-    """So many of the prompts' tokens servers had in their prefix caches."""
+    """Number of the prompt tokens that servers had in their prefix caches."""
     cut_replies: int = 0
-    """Replies that ended at `max_tokens` or at the end of the model's window."""
+    """Number of replies that ended at `max_tokens` or at the end of the model's window."""
     cost: float = 0.0
     by_purpose: tuple[CallCount, ...] = ()
     """Number of calls for each known purpose, sorted by purpose."""

@@ -37,8 +37,8 @@ _SECRET_WORDS = ("KEY", "TOKEN", "PASSWORD", "SECRET")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationConfig:
-    """The section `generation` of `cluster.yaml`: what `trailforge launch` starts beside a run. Raises
-    `InvalidInput`.
+    """The section `generation` of `cluster.yaml`: what `trailforge launch` starts beside a run. Raises `InvalidInput`
+    for impossible values.
     """
 
     nodes: int = 1

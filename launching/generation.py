@@ -56,7 +56,9 @@ class RunToLaunch:
     command: tuple[str, ...]
     """Arguments of `trailforge`, e.g. `("mcts-trajectories", "--questions", …)`."""
     out: str
+    """Folder of the run."""
     preset: str
+    """Name or path of the run's preset."""
     model: str = ""
     """Where the model is, by the command or else by its preset."""
     is_named: bool = False

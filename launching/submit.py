@@ -20,7 +20,7 @@ def launch_folder(out: Path) -> Path:
 
 
 def write_launch(files: Mapping[str, str], folder: Path) -> None:
-    """Write rendered files to a folder."""
+    """Write rendered files, texts by name, to a folder, which is made if it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -49,8 +49,8 @@ def submit_training(
 
 
 def submit_run(cluster: Cluster, out: str, config: LaunchConfig, folder: Path) -> None:
-    """Submit the files of a generation run into `out`, as they are in a folder. Raises what `submit_training`
-    raises.
+    """Submit a generation run to a cluster by its rendered files in a folder. `out` is the run's own folder, by which
+    the job is named. Raises what `submit_training` raises.
     """
     match cluster:
         case "slurm":

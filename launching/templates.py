@@ -18,13 +18,14 @@ def read_template(name: str) -> str:
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """Replace the names in a text by their values. A line whose value is empty is left out."""
+    """Replace the names in double braces in a text by their values. A line whose value is empty is left out."""
     lines = [line for line in template.splitlines() if all(values[name] for name in _NAME.findall(line))]
     return "\n".join(_NAME.sub(lambda name: values[name[1]], line) for line in lines) + "\n"
 
 
 def fill_tree(template: Any, values: Mapping[str, Any]) -> Any:
-    """Replace the names in parsed YAML by their values, which may be of any type; a value None removes its key.
+    """Replace the names in double braces in parsed YAML by their values, which may be of any type; a value None removes
+    its key.
 
     A name inside a longer text is replaced within it.
     """

@@ -75,7 +75,7 @@ def _check(command: Sequence[str], launcher: Launcher, config: LaunchConfig) -> 
 
 
 def jobset_name(command: Sequence[str], config: LaunchConfig) -> str:
-    """Return the name of a training's JobSet."""
+    """Return the name of the JobSet, the object by which Kubernetes runs the pods of a training."""
     return pods_name(config, _out(command))
 
 

@@ -87,8 +87,8 @@ class LazyRetriever:
 
 
 class Passing(Exception):
-    """The error for a search that failed in a way that may pass. `wait_s` are the seconds that the server asks to
-    wait.
+    """The error for a search that failed in a way that may pass. `wait_s` are the seconds that the server asks to wait;
+    None where it names none.
     """
 
     def __init__(self, why: str, wait_s: float | None = None, *, is_unreachable: bool = False) -> None:

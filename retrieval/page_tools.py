@@ -43,7 +43,7 @@ class WordHits:
     left: int = 0
     """Number of further places that are not shown."""
     left_parts: tuple[int, ...] = ()
-    """The parts of the page in which those stand."""
+    """The parts of the page in which those further places stand."""
     missing: tuple[str, ...] = ()
     """Words that the places do not have; empty where they have all."""
 

@@ -118,7 +118,8 @@ class RetrieverConfig:
         return None
 
     def numbers(self, backend: str) -> Any:
-        """Return the configuration of a back end with these options. Raises what `Backend.read_numbers` raises."""
+        """Return the settings of a back end: its defaults, with this configuration's `options` over them. Raises what
+        `Backend.read_numbers` raises."""
         try:
             return load_backend(backend).read_numbers(self.options)
         except InvalidInput as error:
@@ -134,8 +135,8 @@ class RetrieverConfig:
         return (*of_encoder, *backend_packages(backend, self.numbers(backend)))
 
     def of_kind(self: C, kind: str | None) -> C:
-        """Return this configuration with another kind, where one is given; options of a different back end are
-        dropped."""
+        """Return this configuration with another kind; the options of the present back end are dropped then. None, or
+        the same kind, changes nothing."""
         if kind is None or kind == self.kind:
             return self
         return replace(self, kind=kind, options={})
@@ -154,7 +155,8 @@ class RetrieverConfig:
         return replace(self, **usual | given)
 
     def refuse_encoder(self, *said: str | None) -> None:
-        """Raise `InvalidInput` when an encoder is configured and this kind of retriever uses none."""
+        """Raise `InvalidInput` when a setting of the encoder is given (`said`; None: not given) and this kind of
+        retriever uses no encoder."""
         if all(text is None for text in said) or not self.kind:
             return
         if self.is_remote or not load_backend(self.kind).needs_encoder:
@@ -163,9 +165,9 @@ class RetrieverConfig:
 
 
 def without_usual(content: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return a configuration's content without those of these settings that have their default.
+    """Return the content of a configuration without those settings of these names that have their default.
 
-    They were introduced later, and leaving them out keeps the hash of runs that do not set them.
+    They are settings that were introduced later: leaving them out keeps the hash of runs that do not set them.
     """
     usual = {each.name: each.default for each in fields(RetrieverConfig)}
     return {name: value for name, value in content.items() if name not in names or value != usual[name]}
@@ -214,7 +216,7 @@ async def build_over(
 ) -> Retriever:
     """Build a back end over documents in memory, from a configuration that passes `check_in_memory`.
 
-    `encoder`: as `open_encoder` opens it.
+    `encoder`: as `open_encoder` opens it; None for a back end that needs none. `shards` runs the parts of the build.
     """
     tools = Workbench(encoder=encoder, map=shards)
     return BackendRetriever(await load_backend(backend).build(documents, config.numbers(backend), tools), documents)

@@ -188,7 +188,8 @@ class Retrieval:
     async def measure_nearest(
         self, supporting: Sequence[TitledText], retrieved: Sequence[TitledText], threshold: float
     ) -> tuple[float | None, ...]:
-        """Return `rewards.dynasearcher.nearest_similarities`; only a threshold below 1 needs the encoder."""
+        """Return for each supporting document its similarity to the nearest retrieved passage, None where the title was
+        found or nothing is known (`nearest_similarities`). Only a `threshold` below 1 needs the encoder."""
         if self._encoder is None or threshold >= 1.0:
             return nearest_similarities(supporting, retrieved, None)
         return await self._encoder.in_thread(nearest_similarities, supporting, retrieved, self._encoder.similarity)
@@ -264,8 +265,9 @@ def corpus_hash(corpus: Path) -> str:
 
 
 def resolved(config: C, corpus: Path | None = None, asker: Asker | None = None) -> C:
-    """Return the configuration with unset values filled in from its index, or else by defaults. With `corpus` None it
-    is what the configuration names. Raises what `check_retrieval` raises.
+    """Return the configuration with unset values filled in from the index `corpus`, or else by defaults. `corpus`:
+    None: what the configuration names. `asker`: the client of a model; None refuses an index whose searches ask one.
+    Raises what `check_retrieval` raises.
     """
     if config.kind == WEB or config.server:
         return config

@@ -46,7 +46,9 @@ class AskedTurn:
     number: int
     """The number of the episode."""
     ids: list[int]
+    """The tokens of the episode so far."""
     room: int
+    """Most tokens of the turn."""
     turn: Future[Continuation]
 
 
@@ -67,7 +69,7 @@ class WaitingTurns:
         self._wait_s = _LEAST_WAIT_S
 
     async def ask(self, number: int, ids: list[int], room: int) -> Continuation:
-        """Return the continuation of an episode's tokens."""
+        """Return the continuation of an episode's tokens, by at most `room` tokens; `number` is the episode's."""
         asked = AskedTurn(number, ids, room, Future())
         with self._changed:
             self._asked.append(asked)

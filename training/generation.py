@@ -48,15 +48,16 @@ class Generator(Protocol):
         ...
 
     def goes_on(self, wanted: bool) -> bool:
-        """Tell whether there is still something to generate in any process that generates together with this one;
-        `generate` is then called in all of them.
+        """Tell whether any of the processes that generate together with this one still has something to generate;
+        `generate` is then called in all of them. `wanted`: whether this process has.
         """
         ...
 
     def generate(
         self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
     ) -> list[Continuation]:
-        """Continue each prompt by at most its `room` tokens, up to the first of the stop strings."""
+        """Continue each prompt up to the first of the stop strings, by at most as many tokens as its number in `rooms`
+        says."""
         ...
 
 
@@ -70,7 +71,7 @@ class TurnServer(Protocol):
         ...
 
     async def go_on(self, ids: list[int], room: int, stop: Sequence[str]) -> Continuation:
-        """Continue a sequence, as `Generator.generate` does."""
+        """Continue a sequence of tokens up to the first of the stop strings, by at most `room` tokens."""
         ...
 
 

@@ -146,7 +146,8 @@ class EpisodeWriter:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kept-episodes")
 
     def keep(self, step: int, rows: Rows) -> None:
-        """Have the episodes of a step written, and return at once."""
+        """Have the episodes of a step written, and return at once. `rows` makes their rows when it is called, on the
+        writer's thread."""
         with self._lock:
             if self._has_failed:
                 return
@@ -156,7 +157,8 @@ class EpisodeWriter:
             self._thread.submit(self._write)
 
     def drop_after(self, step: int) -> None:
-        """Remove what a training wrote after the checkpoint from which it now resumes. Only one process may call it."""
+        """Remove the episodes of steps after `step`, the optimizer step of the checkpoint from which the training now
+        resumes. Only one process may call it."""
         for path in self._folder.glob("step-*.parquet"):
             if int(path.name.split("-")[1]) > step:
                 path.unlink(missing_ok=True)

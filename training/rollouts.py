@@ -96,8 +96,9 @@ async def roll_out_one(
     tokenizer: Any,
     limits: RolloutLimits,
 ) -> TokenEpisode:
-    """Make one episode, whose turns `go_on` samples. `end_ids` are the tokens that end a turn when they are sampled.
-    Raises what tools and `go_on` raise, and `InvalidInput` for a prompt that is not a system turn and a question.
+    """Make one episode. `go_on` samples each of its turns (`training.token_episodes.GoOn`); `end_ids` are the tokens
+    that end a turn when they are sampled. Raises what tools and `go_on` raise, and `InvalidInput` for a prompt that is
+    not a system turn and a question.
     """
     if protocol == BROWSE:
         return await roll_out_browse(
@@ -137,9 +138,9 @@ async def lead_episode(
 ) -> EpisodeRun:
     """Run one episode on a row's prompt, with any client.
 
-    `count` measures results, and `escape` is applied to them. `max_tokens` is the limit of the episode as the server
-    counts, for a client that does not count itself. Raises what tools and client raise, and `InvalidInput` for a prompt
-    that is not a system turn and a question.
+    `count` returns the number of tokens of a result, and `escape` is applied to results. `max_tokens` is the limit of
+    the episode as the server counts, for a client that does not count itself. Raises what tools and client raise, and
+    `InvalidInput` for a prompt that is not a system turn and a question.
     """
     if [message.role for message in prompt] != ["system", "user"]:
         raise InvalidInput(

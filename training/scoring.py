@@ -177,9 +177,10 @@ def read_truth(value: Any) -> GroundTruth:
 def read_episode(
     text: str, truth: Any, known: Mapping[str, Any], *, protocol: str | None, tokens: int | None
 ) -> ToScore:
-    """Read an episode from a framework's columns: what followed the prompt as one text, or its messages in
-    `transcript`. `truth` is as in `read_truth`. `known` may have `question`, `retrieved_titles`, `judge` and `read` (an
-    `Episode`).
+    """Read an episode from a framework's columns: `text` is what followed the prompt. `truth` is in any form that
+    `read_truth` takes. `known` may have `transcript` (the episode's messages, which then count instead of the text),
+    `question`, `retrieved_titles`, `judge` and `read` (an `Episode`). `protocol`: None: that of the truth. `tokens`:
+    the length of what followed the prompt; None: not known.
     """
     gold, transcript, seen = read_truth(truth), known.get("transcript"), known.get("read")
     return ToScore(

@@ -75,7 +75,8 @@ class Recorder:
         return respond_recorded
 
     async def search_documents(self, question: str, query: str) -> Observation:
-        """Search the documents alone and record it. Raises what the tools raise."""
+        """Search the documents alone for a query, and record the search. `question` is the one that the agent answers.
+        Raises what the tools raise."""
 
         async def respond(search: Search) -> Observation:
             return await self._tools.environment.search_documents(question, search, self._tools.asker.meter)
@@ -83,9 +84,9 @@ class Recorder:
         return await self.recorded(respond, document_text)(Search(query=query))
 
     async def search_facts(self, question: str, search: Search) -> str:
-        """Search a knowledge graph and documents, or documents alone where there is no graph.
+        """Search a knowledge graph and documents, or documents alone where there is no graph, and record the search.
 
-        The text is what a model is given, with the facts by which passages were found.
+        Returns the text that a model is given, with the facts by which passages were found.
         """
         environment, meter = self._tools.environment, self._tools.asker.meter
         documents, noted, facts = environment.documents, list[FoundPassage](), list[str]()
@@ -105,7 +106,8 @@ class Recorder:
         return show(await self.recorded(respond, show)(search))
 
     async def ask(self, prompt: str, *, purpose: str, sampling: Sampling) -> Reply:
-        """Make and record a model call that is not part of the conversation."""
+        """Make and record a model call that is not part of the conversation. `purpose` is the name under which it is
+        counted."""
         reply = await self._complete(prompt, purpose=purpose, sampling=sampling, is_turn=False)
         self.calls.append(AgentCall(purpose=purpose, prompt=prompt, reply=reply.text, is_cut=reply.is_cut))
         return reply
@@ -154,7 +156,7 @@ def record_search(search: Search, found: Observation, *, context_tokens: int, se
 
 
 def check_documents(tools: AgentTools, agent: str) -> None:
-    """Check that there is something to search. Raises `InvalidInput` when there is nothing."""
+    """Raise `InvalidInput`, naming the agent, when there is nothing that it can search."""
     if tools.environment.documents is None:
         raise InvalidInput(f"{agent} searches documents; give --documents, or --retrieval web")
 

@@ -39,7 +39,7 @@ class SearchClock:
         self.spans: list[_Span] = []
 
     def stop(self, began: float, ended: float) -> None:
-        """Add to the clock the seconds between these two times, leaving out what does not count."""
+        """Add to the clock the seconds from `began` to `ended`, without those of the extra searches between them."""
         ends = sorted({began, ended, *(at for span in self.spans for at in span[:2] if began < at < ended)})
         for start, end in pairwise(ends):
             counted = [span.counts for span in self.spans if span.began <= start and end <= span.ended]

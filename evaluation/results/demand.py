@@ -2,7 +2,8 @@
 another run.
 
 Attempts are put together by what their questions are like, and by how they failed and over which back end where that is
-asked for. Cells in which more attempts fail than in all are weak; their quotas are in proportion to how often they do.
+asked for. A group of which a larger share fails than of all attempts is weak; the quotas of weak groups are in
+proportion to how often they fail.
 """
 
 from __future__ import annotations
@@ -142,9 +143,9 @@ class BandSplit:
 
     inside: tuple[Question, ...]
     easy: tuple[Question, ...]
-    """What is above the band, what is nearest to it first."""
+    """Questions with a pass rate above the band, the nearest to it first."""
     hard: tuple[Question, ...]
-    """What is below the band, what is nearest to it first."""
+    """Questions with a pass rate below the band, the nearest to it first."""
 
     def cut(self, most: int) -> BandSplit:
         """Return the split with at most `most` questions outside the band, drawn from both sides in proportion."""
@@ -173,11 +174,11 @@ def split_by_band(episodes: Sequence[AgentEpisode], questions: Sequence[Question
 
 
 def demand_band(split: BandSplit, keep: float) -> tuple[Quota, ...]:
-    """Return quotas by which more new questions should fall into the band.
+    """Return quotas by which more new questions should fall into the band; the share `keep` of all stays as it is.
 
-    For questions in it, the same is asked for again. For those too easy: a third with a look-alike document, a third
-    with one more fact, and a third whose start is described instead of named. For those too hard: half without a
-    look-alike, half with one fact fewer, and all with their starts named.
+    The questions of the split are asked for again: those in the band with as many facts in the same shape; of those too
+    easy a third with a look-alike document, a third with one more fact, and a third whose start is described instead of
+    named; of those too hard half without a look-alike and half with one fact fewer, all with their starts named.
     """
     weights: dict[_Changed, float] = defaultdict(float)
     for question in split.inside:

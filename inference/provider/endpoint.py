@@ -144,7 +144,8 @@ class Endpoint:
         await self._wire.close()
 
     def given_up(self, failure: Failure, attempts: int) -> ProviderError:
-        """Return the error to raise after the last attempt, when the failure does not concern one request alone."""
+        """Return the error to raise after `attempts` attempts, the last of which failed so, when the failure does not
+        concern one request alone."""
         if failure.error is not None:
             return failure.error
         if failure.is_unreadable:

@@ -65,8 +65,8 @@ class CallWindow:
         self._size = min(float(self._most), self._size + step)
 
     def cut(self, *, sent_at: float, now: float, others: int) -> bool:
-        """Record that a call sent at `sent_at` was refused while others were under way. Returns False when that adds
-        nothing: the call was sent before the last cut, or only confirms the known number of slots."""
+        """Record that a call sent at `sent_at` was refused while `others` more calls were under way. Returns False when
+        that adds nothing: the call was sent before the last cut, or only confirms the known number of slots."""
         if sent_at <= self._last_cut:
             self._full = min(self._full, others)
             return False

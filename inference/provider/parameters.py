@@ -38,7 +38,8 @@ _WANTS_STREAM = re.compile(
 
 
 def find_parameter(named: Iterable[str], text: str) -> str:
-    """Return the parameter that an error is about, by its fields or by words that complain of one; empty for none."""
+    """Return the parameter of a request that a server's error is about: one that the error's own fields name (`named`),
+    or one of which its message (`text`) complains; empty for none."""
     if found := [name for each in named if (name := _ALIASES.get(each, each)) in _NAMED]:
         return found[-1]
     if _WANTS_STREAM.search(text):

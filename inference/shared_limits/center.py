@@ -75,7 +75,7 @@ class Center:
         self._replied_at = 0.0
 
     def handle(self, name: str, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Handle the messages that a process has sent to the center."""
+        """Handle the messages that the process with this name has sent to the center."""
         now = asyncio.get_running_loop().time()
         self._end_leases(now)
         member = self._members.setdefault(name, _Member(now, self._lost[name]))

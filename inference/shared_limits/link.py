@@ -58,14 +58,14 @@ class LimitsLink:
         self.troubles: list[str] = []
 
     def holds(self, lease: int) -> bool:
-        """Tell whether the center certainly has not regarded this process as lost since it granted something on that
-        lease.
+        """Tell whether the center certainly has not regarded this process as lost since it granted something under the
+        lease of this number.
         """
         return lease == self._lease and asyncio.get_running_loop().time() - self._leased_at < LEASE_S - _SPARE_S
 
     async def ask(self, op: str, undo: Message, **more: Any) -> tuple[int, Mapping[str, Any]]:
-        """Send a request to the center; returns its number and what is granted. `undo` is sent if the result is no
-        longer wanted.
+        """Send the request `op` with the fields `more` to the center, and wait for its grant; returns the request's
+        number and what is granted. `undo` is the message that is sent to take it back when the caller no longer waits.
         """
         self._begin()
         number, loop = next(self._numbers), asyncio.get_running_loop()
@@ -81,7 +81,7 @@ class LimitsLink:
             self._asked.pop(number, None)
 
     def tell(self, **message: Any) -> None:
-        """Send a message, together with others of the same moment."""
+        """Send a message that gets no answer; those of the same moment go together."""
         if not self._outbox:
             asyncio.get_running_loop().call_soon(self._flush)
         self._outbox.append(message)

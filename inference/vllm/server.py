@@ -167,8 +167,11 @@ class VllmServer(LocalServer):
 
 
 def serve(config: VllmConfig, name: str, log: Path | None, tell: Callable[[str], None]) -> None:
-    """Run the server in the foreground until Ctrl-C. Raises `ServerUnavailable` when it does not start, ends by itself,
-    or no longer answers; in the last case it is stopped, so that a service manager can restart it.
+    """Run the server in the foreground until Ctrl-C. `name` is the model's name in calls; `log` is the file for what
+    vLLM prints, None for a new one; `tell` receives lines for the user.
+
+    Raises `ServerUnavailable` when it does not start, ends by itself, or no longer answers; in the last case it is
+    stopped, so that a service manager can restart it.
     """
     log = log or _new_log()
     server = VllmServer(config, name, log)

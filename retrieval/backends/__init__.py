@@ -49,9 +49,9 @@ def load_backend(name: str) -> Backend:
 
 
 def name_of_earlier(name: str, numbers: Mapping[str, Any]) -> str:
-    """Return today's name of an index from a time when a paper's name did not say whether a model built it: the plain
-    name where these settings call no model, neither to build nor to search. Raises `InvalidInput` for settings that no
-    longer exist.
+    """Return the present name of the back end of an index that an earlier version built, when a paper's name did not
+    say whether a model built it: the `_plain` name where the settings `numbers` call no model, neither to build nor to
+    search. Raises `InvalidInput` for settings that no longer exist.
     """
     if name not in PLAIN:
         return name

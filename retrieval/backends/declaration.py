@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPassage:
-    """Return a document of the corpus as a found passage."""
+    """A passage that a search of an index found, with the reason and the documents that it is from."""
 
     passage: Passage
     """The passage from the corpus, or one that was made from several, such as a summary, under an id of its own."""
@@ -88,7 +88,8 @@ class ShardMap(Protocol):
 async def map_here(
     name: str, work: Callable[[Sequence[Item]], Awaitable[Result]], items: Sequence[Item], per_shard: int
 ) -> list[Result]:
-    """Run one shard after the other and store nothing; it is the simplest `ShardMap`."""
+    """Run `work` on `items` in this process, in shards of `per_shard`, one after the other, and return its results in
+    order. It is the simplest `ShardMap`: nothing is stored, so `name`, that of the part of the build, is not used."""
     return [await work(items[start : start + per_shard]) for start in range(0, len(items), per_shard)]
 
 
@@ -132,10 +133,10 @@ class PlannedCalls:
 def plan_calls(
     purpose: str, prompts: Iterable[str], *, filled: float = 0.0, replies: float = 0.0, times: float = 1.0
 ) -> PlannedCalls:
-    """Estimate the calls with these prompts, each made `times` times on average.
+    """Estimate the calls of a model with these prompts, each made `times` times on average; `purpose` names them.
 
-    `filled` is the number of tokens, over all prompts, that earlier replies add to them; `replies` is that of the
-    replies.
+    `filled`: tokens that earlier replies will add to the prompts, over all of them. `replies`: tokens of all replies
+    together.
     """
     calls = prompt_tokens = 0
     for prompt in prompts:
@@ -170,8 +171,8 @@ class Backend:
     """A function that extends an index to one of all these documents, of which the first are its own, where that is
     less work than building it anew; None where it is not."""
     plain: str = ""
-    """Name of the same method built without a model, for a build that a model writes, as published. Both are in one
-    file, and the plain one's settings cannot ask a model."""
+    """Name of the back end that is the same method built without a model; empty where this one asks none or there is no
+    such twin. Both are in one file, and the plain one's settings cannot ask a model."""
     needs_encoder: bool = True
     keeps_words: bool = True
     """Whether the index holds words, or names by their words: then one of another `words.WORDS_VERSION` must be built
@@ -187,8 +188,9 @@ class Backend:
     loads and sends nothing. An empty result for a build that asks a model means that its calls cannot be estimated."""
 
     def read_numbers(self, options: Mapping[str, Any]) -> Any:
-        """Return the configuration with these options. Raises `InvalidInput` for an unknown option, and for options by
-        which a build with a paper's name would call no model.
+        """Return the back end's configuration in which `options`, by the names of its fields, replace the defaults.
+        Raises `InvalidInput` for an unknown option, and for options by which a build with a paper's name would call no
+        model.
         """
         try:
             config = from_dict(self.config, dict(options))
@@ -201,8 +203,8 @@ class Backend:
         return config
 
     def check_model(self, config: Any, asker: Asker | None, doing: str) -> None:
-        """Raise `InvalidInput` when a model would be called during `doing`, which is `build` or `find`, and there is
-        none.
+        """Raise `InvalidInput` when a model would be called during `doing`, which is `build` or `find`, and `asker` is
+        None.
         """
         if asker is not None or doing not in self.asks_model(config):
             return

@@ -139,7 +139,7 @@ class EntityGraph:
     """Number of passages without entities and relations, because a model's reply could not be used."""
 
     def degree(self, relation: GraphRelation) -> int:
-        """Return the number of relations of both of its entities, by which relations are ranked."""
+        """Return how many relations the two entities of a relation have together, by which relations are ranked."""
         return sum(len(self.entities[end].relations) for end in (relation.source, relation.target))
 
 
@@ -211,8 +211,8 @@ class EntityCommunity:
 
 
 def find_communities(graph: EntityGraph, largest: int, seed: int) -> list[EntityCommunity]:
-    """Find communities of two entities or more, level by level: Leiden by modularity, and again in each that is too
-    large.
+    """Find communities of two entities or more, level by level: Leiden by modularity over the graph, and again within
+    each community of more than `largest` entities.
 
     Entities without a relation are in none. A community that Leiden does not divide keeps its size.
     """

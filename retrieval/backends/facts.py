@@ -55,11 +55,12 @@ _USUAL_IMPORTANCE = 50.0
 
 
 class StatedFact(NamedTuple):
-    """A statement that one passage states one fact."""
+    """A fact with the passage that states it; a fact in two passages gives two of these."""
 
     passage: int
     """Row of the passage."""
     text: str
+    """Text of the fact."""
     phrases: tuple[str, ...]
     """Keys of what the fact is about; for a triple, subject and object."""
 
@@ -82,8 +83,8 @@ class FactTable:
 
     @classmethod
     def of(cls, statements: Iterable[StatedFact], passages: int) -> FactTable:
-        """Make a table from the statements of this number of passages; rows come in the order in which facts and
-        phrases do."""
+        """Make a table of what passages state; `passages` is their number. Facts and phrases get row numbers in the
+        order in which they first occur."""
         phrases, facts = dict[str, int](), dict[tuple[str, frozenset[str]], int]()
         stated = Counter[tuple[int, int]]()
         for passage, text, about in statements:
@@ -112,7 +113,8 @@ class FactTable:
         return cls(KnownNames.open(folder), facts, *(open_sparse(folder, name) for name in _MATRICES))
 
     def statements(self) -> Iterator[StatedFact]:
-        """Return the statements behind the table; equal ones of a passage are returned once."""
+        """Yield each fact with each passage that states it, passage by passage; a fact that a passage states twice
+        comes once."""
         stating = self.stated.T.tocsr()
         for passage in range(stating.shape[0]):
             for fact in row_of(stating, passage)[0]:
@@ -122,9 +124,10 @@ class FactTable:
     def edges(self, synonyms: csr_array) -> tuple[np.ndarray, np.ndarray]:
         """Return the edges of the graph, phrases before passages, shape (edges, 2), and their weights.
 
-        A fact weighs 1 for each of its phrases, shared among the others; a triple's two have all of it. As in the
-        released code, what joins two phrases has an edge from each end, so that it counts twice beside the edge of
-        passage and phrase, and being synonyms takes the place of sharing facts.
+        `synonyms` has the cosine of phrases with one meaning, shape (phrases, phrases). A fact weighs 1 for each of its
+        phrases, shared among the others; a triple's two have all of it. As in the released code, what joins two phrases
+        has an edge from each end, so that it counts twice beside the edge of passage and phrase, and being synonyms
+        takes the place of sharing facts.
         """
         from scipy.sparse import diags_array
 
@@ -140,10 +143,11 @@ class FactTable:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """Rows of vectors by the list, one of many around a centre each, that they are in, and by those that they search.
+    """Rows of a matrix of vectors, divided into many lists, each around a centre: which rows are in a list, and which
+    rows look for near ones in it.
 
-    Each list is compared with all rows that search it in one product, which takes a fifth of the time of searching
-    the lists row by row (faiss' IVF).
+    Each list is compared with all rows that search it in one product, which takes a fifth of the time of searching the
+    lists row by row (faiss' IVF).
     """
 
     members: tuple[np.ndarray, ...]
@@ -160,7 +164,8 @@ class Lists:
 class NearRows:
     """A search, for each row of a matrix, for up to `most` other rows whose cosine with it is at least `least`.
 
-    It works in pieces, which are rows where all pairs are compared, and lists where an approximate search is used.
+    It works in numbered pieces, which a build spreads over shards: a piece is a row where all pairs are compared, and a
+    list (`Lists`) where an approximate search is used.
     """
 
     matrix: np.ndarray
@@ -168,12 +173,13 @@ class NearRows:
     least: float
     most: int
     lists: Lists | None = None
-    """None: all rows are compared."""
+    """The lists of an approximate search; None: all rows are compared."""
 
     @classmethod
     def of(cls, vectors: Vectors, least: float, most: int, compared_up_to: int) -> NearRows:
-        """Return a search among these vectors, which compares all up to this number. The same vectors give the same
-        lists; a row searches as many as find 99 of 100 near rows in a sample; where none do, all are compared."""
+        """Return a search among these vectors, which compares all pairs where there are up to `compared_up_to` of them,
+        and searches lists where there are more. The same vectors give the same lists; a row searches as many as find 99
+        of 100 near rows in a sample; where no number does, all are compared."""
         exact = cls(vectors.matrix, least, most)
         if len(vectors) <= max(compared_up_to, _LEAST_TO_LIST):
             return exact
@@ -198,14 +204,15 @@ class NearRows:
         return (0, 1.0) if self.lists is None else (self.lists.effort, self.lists.recall)
 
     def pieces(self, texts: Sequence[str]) -> list[tuple[int, Any]]:
-        """Return the number of each piece, with the texts of its rows, given those of all rows."""
+        """Return the number of each piece of the search with the texts of the rows in it. `texts` are those of all
+        rows."""
         if self.lists is None:
             return list(enumerate(texts))
         return [(number, [texts[row] for row in rows]) for number, rows in enumerate(self.lists.members)]
 
     def find(self, pieces: Sequence[int]) -> np.ndarray:
-        """Return what is found in these pieces, the best of each row: row, other row and cosine, shape (pairs, 3),
-        float64. Results of several calls for lists must be merged by `best`.
+        """Return the near rows that are found in the pieces with these numbers, the best for each row: row, other row
+        and cosine, shape (pairs, 3), float64. Results of several calls for lists must be merged by `best`.
         """
         found = [np.zeros((0, 3))]
         if self.lists is None:
@@ -222,7 +229,8 @@ class NearRows:
         return pairs[pairs[:, 0] != pairs[:, 1]]
 
     def best(self, pairs: np.ndarray) -> np.ndarray:
-        """Return of these pairs the best of each row, in the order of the rows; ties in the order of the others."""
+        """Return the best `most` pairs of each row, in the order of the rows; of equal cosine the lower other row
+        first. `pairs` are as `find` returns them, of several calls together."""
         pairs = pairs[np.lexsort((pairs[:, 1], -pairs[:, 2], pairs[:, 0]))]
         firsts = np.searchsorted(pairs[:, 0], pairs[:, 0])
         return pairs[np.arange(len(pairs)) - firsts < self.most]

@@ -120,7 +120,8 @@ class NameFinder:
         return titled + [key for key, count in found if key and key not in covered for _ in range(count)]
 
     def question_names(self, question: str, known: Mapping[str, int]) -> list[str]:
-        """Return the keys of the names in a question, each once: first those that are `known`, then others."""
+        """Return the keys of the names in a question, each once: first those that are among the keys of `known` (as the
+        names of an index by row), then others."""
         is_lenient = not any(map(str.isupper, question[1:]))
         matched = list(dict.fromkeys(self._known(question, known, is_lenient=is_lenient)))
         covered = {part for key in matched for part in parts_of(key)}
@@ -227,8 +228,8 @@ class KnownNames:
         self.rows: Mapping[str, int] = {key: row for row, key in enumerate(keys)}
 
     def nearest(self, key: str) -> tuple[int, float] | None:
-        """Find the known name that shares most words with a key; return its row, and the shared part of the words of
-        both.
+        """Find the known name that shares most words with a key; return its row, and the share of the words of both
+        that they have in common, 0 to 1.
 
         Returns None when that is less than half. Of several the first one is taken.
         """
@@ -329,7 +330,8 @@ def neighbourhood(index: Index, around: Sequence[str], hops: int = 2, most: int 
 
 
 def linked(kind: str, matrix: csr_array, row: int) -> Iterator[Link]:
-    """Return the neighbours of a kind that a matrix gives to a row; its values are the weights of the edges."""
+    """Return the columns in which a row of a matrix has values, as neighbours of this kind in a graph; a value is the
+    weight of the edge."""
     for other, weight in zip(*(each.tolist() for each in row_of(matrix, row)), strict=True):
         yield (kind, other), {"weight": float(weight)}
 

@@ -76,7 +76,7 @@ _POINTS_SCHEMA = object_schema(points=list_schema(_POINT))
 
 @dataclass(frozen=True, slots=True)
 class CommunityIndex:
-    """The tables and vectors that a search reads, row by row; columns as in `_TABLES`."""
+    """Tables of entities, relations and reports, and the vectors with which a search compares its query."""
 
     entities: pa.Table
     relations: pa.Table
@@ -337,8 +337,8 @@ class GraphRagIndex:
 
 
 def report_batches(parts: CommunityIndex, config: GraphRagConfig) -> list[list[int]]:
-    """Split the reports that a global search reads into one batch for each call: those of every entity's smallest
-    community, shuffled."""
+    """Return the reports that a global search reads, as rows of the table of reports, in one batch for each call. They
+    are those of every entity's smallest community, shuffled."""
     reports = sorted(set(parts.entities["community"].drop_null().to_pylist()))
     random.Random(config.seed).shuffle(reports)
     return in_runs(reports, [estimate_tokens(_numbered(parts, report)) for report in reports], config.context_tokens)

@@ -238,8 +238,8 @@ class HippoRagIndex:
         return NearFacts({int(among[place]): score for place, score in best}, names)
 
     def begin(self, near: NearFacts) -> dict[int, float]:
-        """Return the phrases at which the walk begins, with their weights: the mean over their facts of score / number
-        of passages."""
+        """Return the phrases at which the walk begins, with their weights: the mean over a phrase's facts of the fact's
+        score, divided by the number of passages with the phrase."""
         found = defaultdict[int, list[float]](list)
         for fact, score in near.facts.items():
             for phrase in row_of(self.parts.table.about, fact)[0].tolist():

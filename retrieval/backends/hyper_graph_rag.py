@@ -139,8 +139,8 @@ class HyperGraph:
 
 
 def join_facts(facts: Iterable[Sequence[Fact] | None], documents: int) -> tuple[HyperGraph, list[str]]:
-    """Return the graph of all documents' facts (None: those of one are lost), and the texts from which entities'
-    vectors are made.
+    """Return the graph of the facts of all documents, and the texts from which entities' vectors are made. `facts` has
+    those of each document in order, None where a model's reply was lost; `documents` is the number of documents.
 
     Entities are one when their names are, but for capitals, marks and an article; facts when their words are.
     """

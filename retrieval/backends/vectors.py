@@ -75,7 +75,8 @@ class AnnStats:
     kind: AnnKind
     vectors: int
     effort: int
-    """Effort of a search; see `_EFFORTS`."""
+    """Effort of a search: for `hnsw` the number of nodes kept in view (efSearch), for `ivf_pq` the number of lists
+    searched."""
     recall_at_10: float
     """Share of the 10 best of exact search that the index finds."""
     queries: int
@@ -169,12 +170,12 @@ class Vectors:
         return self._measured(_make(kind, self.matrix, config), kind, config, queries)
 
     def with_more(self, more: Vectors) -> Vectors:
-        """Return these rows and, below them, others, without an approximate index."""
+        """Return these rows and, below them, those of `more`, without an approximate index."""
         return Vectors(np.concatenate([self.matrix, more.matrix]))
 
     def grown(self, more: Vectors, config: AnnConfig, queries: np.ndarray) -> Vectors:
-        """Return `with_more` with the approximate index extended by the new rows; it is rebuilt when another kind is
-        due or its recall falls.
+        """Return these rows and, below them, those of `more`, with the approximate index extended by them; it is
+        rebuilt when another kind is due or its recall falls. `queries` are as for `indexed`.
         """
         every = self.with_more(more)
         kind = config.choose(len(every))
@@ -234,7 +235,8 @@ def best_rows(scores: np.ndarray, k: int) -> list[tuple[int, float]]:
 
 
 async def embed(name: str, texts: Sequence[str], tools: Workbench) -> Vectors:
-    """Return the vectors of texts, embedded as passages, in shards under this name of the build."""
+    """Embed texts as passages and return their vectors. It works in shards, which the build stores under `name`, so
+    that a killed build does not embed them again."""
     shards = await tools.map(name, tools.vectors.documents, texts, tools.vectors.per_shard)
     return Vectors(np.concatenate(shards) if shards else np.zeros((0, tools.vectors.dimension), np.float32))
 
@@ -262,8 +264,8 @@ async def sample_queries(
 
 
 async def index_above(compared: int, vectors: Vectors, documents: Sequence[Document], tools: Workbench) -> Vectors:
-    """Return the vectors, with an approximate index where there are more than `compared`. `AnnConfig` has the index's
-    other settings; its recall is measured by `sample_queries`.
+    """Return the vectors, with an approximate index where there are more than `compared` of them; its other settings
+    are the defaults of `AnnConfig`. Its recall is measured with first sentences of `documents` (`sample_queries`).
     """
     config = AnnConfig(flat_up_to=compared)
     return await asyncio.to_thread(

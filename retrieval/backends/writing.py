@@ -102,7 +102,8 @@ async def ask_in_shards(
     tools: Workbench,
     at_once: int = ASKED_AT_ONCE,
 ) -> list[Any]:
-    """Run `ask_each` in shards under this name of the build; results of `work` must be representable as JSON."""
+    """Run `ask_each` in shards of `at_once` items, which the build stores under `name`, so that a killed build does not
+    ask again. Results of `work` must be representable as JSON."""
 
     async def shard(part: Sequence[Item]) -> list[Any]:
         return await ask_each(work, part)
@@ -111,7 +112,8 @@ async def ask_in_shards(
 
 
 def in_runs(items: Sequence[int], tokens: Sequence[int], most: int) -> list[list[int]]:
-    """Split items into runs of at most `most` tokens together, of at least one item. `tokens`: of each item."""
+    """Split items, in their order, into runs of one item or more, each of at most `most` tokens together unless a
+    single item is longer. `tokens` has the length of each item."""
     runs: list[list[int]] = []
     room = 0
     for item, size in zip(items, tokens, strict=True):
@@ -251,7 +253,8 @@ _MERGES, _MERGED_TOKENS, _MERGED_REPLY = 0.65, 63, 41
 
 
 def plan_extraction(documents: Sequence[Document], config: GraphRagConfig) -> list[PlannedCalls]:
-    """Estimate the calls to a model for facts and descriptions; with the largest number of gleanings."""
+    """Estimate the calls to a model for facts and descriptions, if it is asked as often as allowed for what it left out
+    of a passage."""
     tokens = passage_tokens(documents)
     kinds = ", ".join(config.kinds)
     passages = [f"{each.title}\n{each.text}" if each.title else each.text for each in documents]
@@ -303,11 +306,11 @@ async def write_reports(
 
 
 def facts_of(community: EntityCommunity, graph: EntityGraph, parts: Sequence[EntityCommunity], tokens: int) -> str:
-    """Return the text from which a report is written: relations, those of entities with most relations first, and their
-    entities.
+    """Return the text from which the report on a community is written: its relations, those of entities with most
+    relations first, and their entities.
 
-    Where there is too much text, reports of sub-communities replace their facts, the largest first, as many as needed;
-    what is still too much is cut.
+    Where that is more than `tokens`, the reports on its sub-communities `parts` replace the facts of these, the largest
+    first, as many as needed; what is still too much is cut.
     """
     reported: list[EntityCommunity] = []
     waiting = sorted(parts, key=lambda part: (-len(part.members), part.members))

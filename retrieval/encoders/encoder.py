@@ -127,7 +127,7 @@ class Encoder:
         return await self.in_thread(self.encode_documents, texts, priority=-1)
 
     async def in_thread(self, function: Callable[..., Result], *arguments: Any, priority: int = 0) -> Result:
-        """Call a function in the encoder's thread, the highest priority first."""
+        """Call a function in the encoder's thread; of the calls that wait, that of the highest priority is next."""
         async with self._turn.taken(priority):
             return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 

@@ -138,8 +138,8 @@ def _fill(spans: Sequence[_Span], chunking: Chunking) -> Iterator[tuple[int, int
 
 
 def distinct(documents: Iterable[Document]) -> Iterator[Document]:
-    """Yield each title and text once, numbered from 0, for documents whose ids are unique within their question
-    only.
+    """Yield documents without repetitions (same title and text), with new ids from 0 in place of their own, which are
+    unique within one question only.
     """
     seen: set[tuple[str, str]] = set()
     for document in documents:
@@ -149,7 +149,8 @@ def distinct(documents: Iterable[Document]) -> Iterator[Document]:
 
 
 def parse_columns(text: str) -> dict[str, str]:
-    """Parse a column map of passages; see `rows.tables.parse_column_map`."""
+    """Parse `text=body,title=headline` to a map from the fields of a passage to the columns that hold them. Raises
+    `InvalidInput` for an unknown field."""
     return parse_column_map(text, USUAL, "passages")
 
 

@@ -226,8 +226,9 @@ def describe_figures(folder: Path, manifest: IndexManifest) -> list[tuple[str, s
 
 
 def plan_addition(folder: Path, documents: Iterable[Document]) -> tuple[Backend, Any, IndexManifest]:
-    """Return with which back end, settings and chunking documents are added to an index. Raises what `read_manifest`
-    raises, and `InvalidInput` for a back end that takes no additions; the documents are read only after these checks.
+    """Return the back end, its configuration and the manifest with which documents can be added to the index in a
+    folder. Raises what `read_manifest` raises, and `InvalidInput` for a back end that takes no additions; `documents`
+    are read only to say what building anew would cost.
     """
     manifest = read_manifest(folder)
     declared = load_backend(manifest.backend)

@@ -135,7 +135,7 @@ def file_hash(path: Path) -> str:
 
 
 def check_sizes(folder: Path, files: Sequence[SealedFile], mend: str) -> None:
-    """Raise `RetrievalError` for the first file that is missing or of another size."""
+    """Raise `RetrievalError`, with the advice `mend`, for the first file that is missing or of another size."""
     for file in files:
         if not _has_size(folder / file.name, file.bytes):
             raise RetrievalError(f"{folder / file.name} is missing or damaged: {mend}")
@@ -183,8 +183,8 @@ def _close_all(files: list[tuple[int, SealedFile]]) -> None:
 
 
 def check_hashes(folder: Path, files: Sequence[SealedFile], mend: str) -> None:
-    """Read every byte and compare hashes. Raises what `check_sizes` raises, and `RetrievalError` for the first file
-    that differs.
+    """Read every byte and compare hashes. Raises what `check_sizes` raises, and `RetrievalError`, with the advice
+    `mend`, for the first file that differs.
     """
     check_sizes(folder, files, mend)
     for file in files:
@@ -194,7 +194,7 @@ def check_hashes(folder: Path, files: Sequence[SealedFile], mend: str) -> None:
 
 def check_once(folder: Path, manifest: str, files: Sequence[SealedFile], mend: str) -> None:
     """Run `check_hashes`, unless that was done since anything in the folder was written; other processes wait for the
-    first one.
+    first one. `manifest` is the name of the folder's manifest file.
 
     The folder keeps a note of each file's inode, size and times. Every write changes a file's change time, which no
     program can set, and a copy has other inodes, so that the note still holds for unchanged files; only what a disk

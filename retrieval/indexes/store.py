@@ -77,7 +77,7 @@ class OpenIndex:
     index: Index
     encoder: Encoder | None
     pages: Pages
-    """To open and read in."""
+    """The corpus as pages to open and read in."""
     files: HeldFiles = HeldFiles(Path(), (), MEND)  # noqa: RUF009 — none
     """The index's files, which are checked around every search."""
     _titles: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
@@ -121,12 +121,12 @@ async def build_index(
 ) -> IndexManifest:
     """Build an index in a folder, all of it or nothing. What a killed build has finished is not done again.
 
-    Until then it lies in `.NAME.building/` beside the folder, by a hash of corpus, back end, configuration, encoder and
-    model: a build of anything else begins anew, and leaves it there until one of them is done. `config`: of the back
-    end, None its defaults. `encoder`: None opens the packaged one for a back end that needs one. `chunking`: None
-    leaves documents as they are; tokens are the encoder's, where there is one. `pages`: makes each document a page to
-    open, in parts, within which passages are cut: of `PASSAGE_TOKENS`, unless `chunking` says another length.
-    `prices`: of the model's tokens, for the manifest. `report` is called for every shard.
+    Until it is done, finished parts lie in `.NAME.building/` beside the folder, by a hash of corpus, back end,
+    configuration, encoder and model; so a build of anything else begins anew. `config`: of the back end; None: its
+    defaults. `encoder`: None opens the packaged one for a back end that needs one. `chunking`: how documents are cut
+    into passages, in the encoder's tokens; None: not at all. `pages`: makes each document a page to open, in parts,
+    within which passages are cut: of `PASSAGE_TOKENS`, unless `chunking` says another length. `prices`: of the model's
+    tokens, for the manifest. `report` is called for every shard.
 
     Raises `InvalidInput` for a back end that there is not, a corpus without documents, and a configuration that asks a
     model where none is given, `RetrievalError` for an encoder that cannot be loaded, and `OutputError` when the folder

@@ -48,8 +48,8 @@ def grouped(keys: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def stretches(starts: np.ndarray, groups: np.ndarray, rows: int) -> np.ndarray:
-    """Return the positions within the stretches of some groups, one group after the other. Raises `IndexError` for any
-    beyond `rows`.
+    """Return the positions of all members of some groups, one group after the other: group g has those from `starts[g]`
+    up to `starts[g + 1]` (`grouped`). Raises `IndexError` for any beyond `rows`.
     """
     first, last = starts[groups].astype(np.int64), starts[groups + 1].astype(np.int64)
     if last.max(initial=0) > rows:
@@ -159,5 +159,5 @@ def bucket_of(starts: np.ndarray, mixed: int, rows: int) -> slice:
 
 
 def bits_of(starts: np.ndarray) -> int:
-    """Return the `bits` of a table with these bucket starts."""
+    """Return how many bits a bucket's number has in a table with these bucket starts; see `bucket_bits`."""
     return (len(starts) - 1).bit_length() - 1

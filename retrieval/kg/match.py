@@ -164,8 +164,9 @@ def similarities(words: Sequence[str], distinct: frozenset[str], names: Spelling
     words.
 
     The best of three: letter by letter (edits, a swap counted as one, over the longer length), the same with the words
-    sorted, and the share of distinct words in common times 0.89. All but sameness is capped at 0.98. `distinct`: the
-    mention's words as the names' own `distinct` are made.
+    sorted, and the share of distinct words in common times 0.89. All but sameness is capped at 0.98. `words`: those of
+    the mention. `distinct`: which of these are compared as a set, chosen by the function that `names` were made with
+    (`Spellings.of`).
     """
     asked = " ".join(words)
     in_order = agreement(" ".join(sorted(words)), names.in_order)

@@ -62,11 +62,11 @@ class NameIndex:
         return [self.vocabulary.variants(word) for word in words]
 
     def candidates(self, words: Sequence[str], variants: Sequence[Variants]) -> list[np.ndarray]:
-        """Return names that may be meant, the nearest first, in tiers.
+        """Return the rows of names that a mention may mean, the nearest first, in tiers.
 
         First come names with the same words in any order, with the same words up to a bracket or comma, and within one
-        edit; if there are none, those with a space more or less and within two edits. `variants` are those of the
-        words.
+        edit; if there are none, those with a space more or less and within two edits. `words` are the mention's, and
+        `variants` what the method of this name returns for them.
         """
         tiers = self._within_one(variants)
         if not any(map(len, tiers)):
@@ -87,7 +87,8 @@ class NameIndex:
         return self._names[bucket][self._prints[bucket] == key & 0xFFFFFFFF].astype(np.int64) if words else _NONE
 
     def having(self, words: Sequence[str], most: int) -> np.ndarray:
-        """Return names that have one of these words exactly; words with more than `most` names are skipped."""
+        """Return the rows of names that have one of these words exactly; words that more than `most` names have are
+        skipped."""
         rows = [row for row in map(self.vocabulary.find, words) if row is not None]
         return np.unique(np.concatenate([self._postings(row) for row in rows if self._count(row) <= most] or [_NONE]))
 
@@ -154,8 +155,9 @@ class NameIndex:
         return [[variants(word) for word in other] for other in plausible]
 
     def sharing(self, variants: Sequence[Variants]) -> np.ndarray:
-        """Return names that share words, or their nearest variants, with a mention: of the rarest words, names that
-        share most."""
+        """Return the rows of names that share words with a mention, those that share most first. `variants` has what
+        each of its words may stand for: the nearest counts. Names of the rarest words are looked at alone where there
+        are many."""
         meant = sorted({int(v.words[0]) for v in variants if len(v.words)}, key=lambda word: (self._count(word), word))
         if not meant:
             return _NONE

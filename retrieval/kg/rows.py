@@ -245,7 +245,8 @@ class Gathered:
                 column.flush()
 
     def instance(self, key: str, kind: str) -> None:
-        """Add the kind of an entity, by id or label: a triple that counts as no row."""
+        """Add the kind of an entity, such as *human*, as a triple *instance of*. `key` and `kind` are ids or labels. It
+        is not counted as a row, since it is a field of the entity's own."""
         self.rows -= 1
         self.triple(key, INSTANCE_OF, kind)
 
@@ -298,8 +299,8 @@ def value_id(value: str) -> str:
 
 
 def codes_of(groups: Sequence[pa.ChunkedArray]) -> tuple[pa.LargeStringArray, list[np.ndarray]]:
-    """Return groups of texts as numbers (int32, same lengths), and the distinct texts in the order in which they first
-    come."""
+    """Return the texts of each group as numbers (int32), and the texts that the numbers stand for: each distinct text
+    once, in the order in which they first come."""
     encoded = pa.chunked_array(list(chain.from_iterable(g.chunks for g in groups)), pa.large_string())
     encoded = encoded.dictionary_encode().unify_dictionaries()
     numbers = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks] or [np.zeros(0, np.int32)])

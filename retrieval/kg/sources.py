@@ -209,7 +209,11 @@ def open_source(
     path: Path, *, entities: Iterable[Path] = (), relations: Iterable[Path] = (), columns: dict[str, str] | None = None
 ) -> KgSource:
     """Return the source at a path: a folder of Wikidata5M, of CoDEx, or of `triples.tsv`, `entities.tsv` and
-    `relations.tsv`; KQA Pro's `kb.json`, which begins with its concepts or entities; else a table of triples."""
+    `relations.tsv`; KQA Pro's `kb.json`, which begins with its concepts or entities; else a table of triples.
+
+    `entities`, `relations`: tables of names, for a source of tables. `columns`: the column of each field of the triples
+    whose name differs. Raises `InvalidInput` for a folder that is none of these.
+    """
     if path.is_dir():
         if (path / "triples").is_dir():
             return Codex(path)

@@ -181,8 +181,8 @@ class KgStore:
         return self._names.many(self._names_of[rows])
 
     def is_named(self, row: int) -> bool:
-        """Tell whether an entity's label is a name. Where a source has no other name, the id counts as one unless it
-        has the form of others' ids."""
+        """Tell whether an entity's label is a name. An entity without names has its id as its label: that counts as a
+        name unless it is a code, such as `Q42` or a URI, or is built like the ids of this graph's named entities."""
         label = self.label_of(row)
         return label != self._ids[row] or not (_CODE.fullmatch(label) or shape_of(label) in self._code_shapes)
 
@@ -208,15 +208,15 @@ class KgStore:
         return np.unique(self.owners(names[np.array(same, bool)]))
 
     def owners(self, names: np.ndarray) -> np.ndarray:
-        """Return the entities that have these names, by row; shape as given."""
+        """Return the rows of the entities whose names these are; names are given by their rows. Shape as given."""
         return places(self._names_of, names, "right") - 1
 
     def are_labels(self, names: np.ndarray, owners: np.ndarray) -> np.ndarray:
-        """Return which of the names are their owners' labels; shape as given."""
+        """Return which names, by row, are the labels (not aliases) of their entities `owners`; shape as given."""
         return self._names_of[owners] == names
 
     def name_texts(self, names: np.ndarray) -> list[str]:
-        """Return the texts of some names."""
+        """Return the texts of names, given by their rows."""
         return self._names.many(names)
 
     def degree_of(self, row: int) -> int:
@@ -262,7 +262,8 @@ class KgStore:
 
     @cached_property
     def relation_wordings(self) -> list[tuple[int, str, bool]]:
-        """Return all wordings of relations: by row, the label first; True for a wording that leads from tail to head.
+        """Return all wordings of relations, those of a relation together: the relation's row, the wording, and True
+        where it leads from tail to head. A relation's label comes first.
 
         They are its names; common wordings of Wikidata's relations where a relation of that label has no alias; and
         wordings for the reverse direction of any relation of that label.
@@ -283,7 +284,7 @@ class KgStore:
 
     @cached_property
     def relation_wordings_with(self) -> dict[str, list[int]]:
-        """Return for each word the `relation_wordings` that have it."""
+        """Return for each word the positions in `relation_wordings` of those that contain it."""
         found: dict[str, list[int]] = {}
         for place, words in enumerate(self.relation_wording_words.distinct):
             for word in words:

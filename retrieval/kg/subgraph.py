@@ -72,12 +72,12 @@ def find_subgraph(
 ) -> list[KgTriple]:
     """Return the distinct triples of entities, given by id, that best fit the phrases: mentions and relations.
 
-    `asked` are relations by id that are asked for in one direction. Where an entity has one of them so, words of a
-    relation's name count for these alone, and for all that are not the other way round: "child of" is not *child*. A
-    triple shares a word when the word is in one of its relation's names or in the label of the other end, or in any
-    name of it when that is another of the entities. Among equals relations alternate, and neighbours of high degree go
-    first. `count_tokens` is the policy model's tokenizer, where it is known. Triples are taken in order until one does
-    not fit. Raises `InvalidInput` for an entity that the store lacks.
+    `asked` are relations, by id, each with the direction in which it is asked for. Where an entity has one of them in
+    its direction, words of the names of relations do not count for triples that are the other way round: "child of" is
+    not *child*. A triple shares a word when the word is in one of its relation's names or in the label of the other
+    end, or in any name of it when that is another of the entities. Among equals relations alternate, and neighbours of
+    high degree go first. `limits`: None has the defaults. `count_tokens` is the agent's tokenizer, where it is known.
+    Triples are taken in order until one does not fit. Raises `InvalidInput` for an entity that the store lacks.
     """
     limits = limits or SubgraphLimits()
     search = _Search(store, list(dict.fromkeys(store.row(entity) for entity in entities)), phrases, asked)

@@ -71,7 +71,8 @@ def head_lines(path: Path) -> list[str]:
 
 
 def parse_columns(text: str) -> dict[str, str]:
-    """Parse a column map of triples; see `rows.tables.parse_column_map`."""
+    """Parse `head=subject,tail=object` to a map from the fields of a triple to the columns that hold them. Raises
+    `InvalidInput` for an unknown field."""
     return parse_column_map(text, TRIPLES, "triples")
 
 
@@ -176,8 +177,8 @@ def name_rows(path: Path) -> Iterator[Row]:
 
 
 def has_names(path: Path) -> bool:
-    """Tell whether a table of names has column names, which is always so except for text whose first line is a row
-    itself."""
+    """Tell whether a table of names begins with the names of its columns. False only for a text file whose first line
+    is a row already."""
     first = head_lines(path)[0]
     if first.startswith(("{", "[", "PAR1")):
         return True

@@ -167,7 +167,7 @@ def keep_chosen(numbers: Sequence[int], offered: Sequence[KgTriple]) -> tuple[Kg
 
 
 def filter_prompt(query: TripleQuery, offered: Sequence[KgTriple]) -> str:
-    """Return the prompt, with the offered triples numbered from 1."""
+    """Return the prompt that asks a model which of the offered triples to keep; they are numbered in it from 1."""
     return fill(
         filter_template(),
         count=str(MAX_KEPT),
@@ -180,5 +180,5 @@ def filter_prompt(query: TripleQuery, offered: Sequence[KgTriple]) -> str:
 
 
 def filter_template() -> str:
-    """Return the template of the prompt, with its placeholders."""
+    """Return the template of `filter_prompt`, with its placeholders."""
     return files("trailforge.retrieval.kg").joinpath(PROMPT).read_text(encoding="utf-8")

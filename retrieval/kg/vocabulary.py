@@ -83,12 +83,12 @@ class Variants:
     """Number of edits to each word (a swap of two neighbouring letters is one); shape (n,)."""
 
     def at(self, distance: int, most: int) -> np.ndarray:
-        """Return the `most` frequent words at exactly this distance."""
+        """Return the rows of the words at exactly this distance, at most `most` of them, the most frequent first."""
         return self.words[self.distances == distance][:most]
 
     @property
     def exact(self) -> int | None:
-        """Return the word itself; None when no name has it."""
+        """Return the row of the word as it is written; None when no name has it."""
         return int(self.words[0]) if len(self.words) and self.distances[0] == 0 else None
 
 

@@ -20,7 +20,7 @@ class Paging:
     """How documents are divided into pages, and pages into parts."""
 
     words: int = PART_WORDS
-    """Of a part, at most. Sentences stay whole, unless one alone is longer."""
+    """Largest number of words of a part. Sentences stay whole, unless one alone is longer."""
 
     def __post_init__(self) -> None:
         if self.words < 1:
@@ -30,8 +30,8 @@ class Paging:
 def cut_pages(
     documents: Iterable[Document], paging: Paging, chunking: Chunking, count: CountTokens
 ) -> Iterator[Document]:
-    """Yield the passages of pages, none of which crosses the end of a part. Their ids are `PAGE#PART.N`, both numbers
-    from 1.
+    """Divide each document into parts, and each part into passages; yield the passages, none of which crosses the end
+    of a part. Their ids are `PAGE#PART.N`, both numbers from 1. `count` counts the tokens that `chunking` limits.
     """
     for page in documents:
         starts = part_starts(page.text, paging.words)
@@ -44,8 +44,9 @@ def cut_pages(
 def passages_of(
     documents: Iterable[Document], chunking: Chunking | None, paging: Paging | None, count: CountTokens
 ) -> Iterable[Document]:
-    """Return what is searched: the documents themselves, their passages, or with `paging` the passages of their
-    parts.
+    """Return the texts of a corpus that a search finds: the passages of its pages' parts where `paging` is given, else
+    with `chunking` the passages of its documents, and with neither the documents themselves. `count` counts the tokens
+    that `chunking` limits.
     """
     if paging is not None:
         return cut_pages(documents, paging, chunking or Chunking(tokens=PASSAGE_TOKENS), count)

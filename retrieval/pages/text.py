@@ -37,7 +37,7 @@ class Spot:
     """A place in a page where words were found."""
 
     part: int
-    """Of the page, from 1."""
+    """Number of the part in the page, from 1."""
     text: str
     """The words with what is around them; places that lie close together stand in one text."""
 
@@ -50,7 +50,7 @@ class FoundWords:
     title: str
     parts: int
     count: int
-    """Of places in the page."""
+    """Number of places in the page."""
     matches: tuple[Spot, ...]
     """Places in the page's order: the first of each part that has any, and of the others the first ones."""
     left: int = 0
@@ -84,7 +84,7 @@ class OpenedPage:
     title: str
     text: str
     words: int = PART_WORDS
-    """Of a part, at most."""
+    """Largest number of words of a part."""
     start: int = 0
     """Where the passage begins that it was opened by, in characters."""
 
@@ -120,10 +120,11 @@ class OpenedPage:
         return (self.title or self.id)[:_LONGEST_NAME]
 
     def find(self, words: str) -> FoundWords:
-        """Return where these words occur in a row, ignoring capitals, accents, kinds of quotes and hyphens, and white
-        space.
+        """Return where these words stand one behind the other, ignoring capitals, accents, kinds of quotes and hyphens,
+        and white space.
 
-        Where they do not, the sentences with most of them are returned, at least half of the words, in whatever form.
+        Where they stand so nowhere, the sentences with most of the words are returned, at least half of them, in
+        whatever form.
         """
         spans, missing = self._in_a_row(words), ()
         pieces = [_Piece(self.part_at(first), first, last) for first, last in spans]

@@ -27,7 +27,7 @@ class PageCorpus:
 
     tools: PageTools
     retrieval: Retrieval
-    """What searches them: its name and its configuration are those of any other search."""
+    """The retrieval that searches them, which also has the name and configuration that rows record."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,13 +48,13 @@ class SearchClientConfig:
     """How a search server is called: time limits and retries."""
 
     timeout_s: float = 30.0
-    """Of one attempt."""
+    """Seconds allowed for one attempt."""
     limit_s: float = 60.0
-    """Of a search with all its attempts and pauses."""
+    """Seconds allowed for a search with all its attempts and pauses."""
     backoff_s: float = 0.2
-    """Before the second attempt where the server names no time; doubles each time up to 5 s, with jitter."""
+    """Seconds before the second attempt where the server names no time; doubles each time up to 5 s, with jitter."""
     is_check: bool = False
-    """Where nobody listens, say so at once: before a run there is nothing to wait for."""
+    """Whether to fail at once where nobody listens: before a run there is nothing to wait for."""
 
     def __post_init__(self) -> None:
         for name in ("timeout_s", "limit_s", "backoff_s"):

@@ -59,7 +59,7 @@ class RankedIndex:
 
     retriever: Retriever
     what: str
-    """What found the passages, as in `result 2 of the web`."""
+    """Name of what found the passages, for reasons such as `result 2 of the web`."""
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
         """Return the best `k` passages with reasons, as `Index.find` does."""

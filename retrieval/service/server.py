@@ -52,19 +52,19 @@ class ServerLimits:
     """Limits of a server on the size, number and duration of requests, queries and replies."""
 
     k: int = 5
-    """Passages of a query that does not say how many."""
+    """Number of passages for a query that does not say how many."""
     timeout_s: float = 120.0
-    """Of a request, the reading of its body included."""
+    """Seconds allowed for a request, the reading of its body included."""
     queue: int = 16_384
-    """Queries that may wait at once, and in one request: trainers send those of a whole batch together."""
+    """Number of queries that may wait at once, and in one request: trainers send those of a whole batch together."""
     largest_body: int = 1 << 25
-    """Bytes."""
+    """Largest body of a request, in bytes."""
     passages: int = 1 << 17
-    """Of a request: its queries times what each asks for."""
+    """Largest number of passages of a request: its queries times what each asks for."""
     largest_reply: int = 1 << 27
-    """Bytes."""
+    """Largest body of a reply, in bytes."""
     idle_s: float = 30.0
-    """Of a connection, until a request's headers are there."""
+    """Seconds that a connection may take to send a request's headers."""
 
 
 class _Refusal(Exception):

@@ -44,14 +44,16 @@ def title_and_text(title: str, text: str) -> str:
 
 
 def plain_rows(found: Iterable[FoundPassage], with_scores: bool) -> list[dict[str, Any]]:
-    """Return the reply to one query as Search-R1's server gives it."""
+    """Return the reply to one query as Search-R1's server gives it: rows with the passage, and with its score where
+    scores were asked for; else the passages alone."""
     documents = [(each.passage, title_and_text(each.passage.title, each.passage.text)) for each in found]
     rows = [({"id": passage.id, "contents": contents}, passage.score) for passage, contents in documents]
     return [{"document": row, "score": score} if with_scores else row for row, score in rows]
 
 
 def detailed_rows(found: Iterable[FoundPassage]) -> list[dict[str, Any]]:
-    """Return the reply to one query with the additional fields of `DETAILS`."""
+    """Return the reply to one query that asked for details: id, title and text apart, the score, the reason, and the
+    documents that a passage is from."""
     return [
         {
             "document": {"id": each.passage.id, "title": each.passage.title, "text": each.passage.text},

@@ -118,14 +118,14 @@ class HeldText:
         self._is_read = False
 
     def take(self, end: int) -> str:
-        """Return the text up to a position and remove it, which shifts all positions."""
+        """Return the text up to position `end` and remove it."""
         taken, self.start = self.held[self.start : end], end
         if self.start > CHUNK:
             self.held, self.start = self.held[self.start :], 0
         return taken
 
     def search(self, pattern: re.Pattern[str], at: int) -> re.Match[str] | None:
-        """Return the first match from this position on that is no longer than `LONGEST_MARK`."""
+        """Return the first match from position `at` on that is no longer than `LONGEST_MARK`; None if there is none."""
         while not (found := pattern.search(self.held, at)):
             at = max(at, len(self.held) - LONGEST_MARK)
             if not self._read_more():
@@ -133,14 +133,14 @@ class HeldText:
         return found
 
     def match(self, pattern: re.Pattern[str], at: int) -> re.Match[str] | None:
-        """Return the match that begins at this position."""
+        """Return the match that begins at position `at`; None where none does."""
         while not (found := pattern.match(self.held, at)):
             if not self._read_more():
                 return None
         return found
 
     def find(self, text: str, at: int) -> int:
-        """Return the position behind the next occurrence of a text from here on, else the end of the file."""
+        """Return the position behind the next occurrence of a text from position `at` on, else the end of the file."""
         while (found := self.held.find(text, at)) < 0:
             at = max(at, len(self.held) - len(text) + 1)
             if not self._read_more():

@@ -71,8 +71,8 @@ class Provider:
             yield
 
     def rest(self, attempt: int, failure: Passing) -> None:
-        """Delay the next request, whichever task sends it. Raises `ServerUnavailable` when there is to be no further
-        attempt.
+        """Delay the next request, whichever task sends it, after attempt number `attempt` failed. Raises
+        `ServerUnavailable` when there is to be no further attempt.
         """
         self._next_at = max(self._next_at, asyncio.get_running_loop().time() + self._delay_s(attempt, failure))
 
@@ -220,8 +220,8 @@ def text_field(value: object) -> str:
 
 
 def rows_of_reply(content: bytes, name: str, missing: object = None) -> list[dict[str, Any]]:
-    """Return the objects of a list in a reply. `missing`: what stands for a list that is not there. Raises
-    `ValueError`."""
+    """Return the list of objects in the field `name` of a JSON reply. `missing` is what counts as the field where it is
+    missing. Raises `ValueError` for a reply without such a list."""
     reply = parse_json(content)
     rows = reply.get(name, missing) if isinstance(reply, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):

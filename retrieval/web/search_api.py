@@ -74,7 +74,7 @@ class SearchApi:
             raise InvalidInput("expected a text with {key} in the place of the key", field="key_form")
 
     def headers(self, key: str) -> dict[str, str]:
-        """Return the headers of a request."""
+        """Return the headers of a request; `key` is the API key, empty where the provider needs none."""
         return {self.key_header: self.key_form.replace("{key}", key)} if self.key else {}
 
     def request(self, query: str, k: int) -> dict[str, Any]:

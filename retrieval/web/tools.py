@@ -89,8 +89,8 @@ def serper_tools(
     http: HttpConfig | None = None,
     longest: int | None = None,
 ) -> tuple[WebTool, WebTool]:
-    """Open Google News and Google, sharing one rate limit. Raises `InvalidInput`, naming the environment variable, when
-    the key is not set.
+    """Open Google News and Google, sharing one rate limit. `longest`: most words of a passage; None: no limit. Raises
+    `InvalidInput`, naming the environment variable, when the key is not set.
     """
     key = key_from(SERPER_KEY, "Serper")
     provider = Provider("Serper", http or HttpConfig(), SERPER_KEY)
@@ -117,7 +117,8 @@ def news_tool(
     longest: int | None = None,
 ) -> WebTool:
     """Open GNews, with `second` as a supplement where GNews has too few articles or fails, as when its quota is used
-    up. Raises `InvalidInput`, naming the environment variable, when the key is not set.
+    up. `longest`: most words of a passage; None: no limit. Raises `InvalidInput`, naming the environment variable, when
+    the key is not set.
     """
     key = key_from(GNEWS_KEY, "GNews")
     provider = Provider("GNews", http, GNEWS_KEY)
@@ -148,7 +149,7 @@ def news_tool(
 
 def arxiv_tool(*, base_url: str = ARXIV_URL, http: HttpConfig | None = None, longest: int | None = None) -> WebTool:
     """Open arXiv's search for abstracts by relevance. A paper need not have all words of the query: few have all words
-    of a sentence."""
+    of a sentence. `longest`: most words of a passage; None: no limit."""
     provider = Provider("arXiv", http or arxiv_http())
 
     async def fetch(query: str, k: int) -> list[Passage]:
@@ -180,8 +181,9 @@ def pages_tool(
     """Open a search for pages by a provider of `search_api`, at its own address or another one.
 
     A query that it refuses finds nothing. Of the first `read_pages` results the page itself is read; for the others the
-    search's own text is used. Raises `InvalidInput` when the key is not set, naming its environment variable, and for
-    text that is no address.
+    search's own text is used. `longest`: most words of a passage; None: no limit for the search's own text, and
+    `LONGEST_PASSAGE` for a page. Raises `InvalidInput` when the key is not set, naming its environment variable, and
+    for text that is no address.
     """
     api = open_api(provider, base_url)
     name = Path(provider or USUAL).stem.capitalize()

@@ -108,8 +108,8 @@ def settings_of(path: str) -> SearchSettings:
 
 
 def named_settings() -> SearchSettings:
-    """Read the settings that the environment variable names, for frameworks whose configuration has no place
-    for them.
+    """Read the settings from the YAML file that the environment variable TRAILFORGE_SEARCH names, for frameworks whose
+    configuration has no place for them.
     """
     path = os.environ.get(SETTINGS)
     if not path:
@@ -143,10 +143,10 @@ async def search_episode(
 ) -> TokenEpisode:
     """Run an episode of at most `max_tokens` after the prompt.
 
-    `tokenizer` has passed `prepare_tokenizer` or, for research agents, is unchanged. The episode is stored where
-    settings and question (`asked`) say so. `step` returns, when the episode is over, the step of the training that it
-    belongs to; 0 means unknown. Raises what `training.search_sources.open_training_environment` and `roll_out_one`
-    raise.
+    `go_on` asks the framework's server for the next turn (`GoOn`). `tokenizer` has passed `prepare_tokenizer` or, for
+    research agents, is unchanged. `asked` is the question, for the episode to be stored where `settings` say so; None:
+    it is not stored. `step` returns, when the episode is over, the step of the training that it belongs to; 0 means
+    unknown. Raises what `training.search_sources.open_training_environment` and `roll_out_one` raise.
     """
     environment = await asyncio.to_thread(environment_of, protocol, settings)
     end_ids = end_ids_of(tokenizer, has_calls=protocol == BROWSE)
@@ -172,7 +172,8 @@ async def search_episode(
 def keep_episode(
     folder: str, asked: TrainedQuestion, run: EpisodeRun, place: EpisodePlace, reward: Reward | None = None
 ) -> None:
-    """Have an episode written below a folder, and return at once. `reward` is None where it is not known."""
+    """Have an episode stored in `episodes/` below a folder, and return at once. `asked` is its question, and `place`
+    says to which training and step it belongs. `reward` is None where it is not known."""
     number = next(_numbers)
     _writer_to(folder).keep(place.step, lambda: [make_row(asked, run, place, number=number, reward=reward)])
 
@@ -184,7 +185,8 @@ def _writer_to(folder: str) -> EpisodeWriter:
 
 def asked_of(truth: Any, known: Mapping[str, Any] | None, dataset: str = "") -> TrainedQuestion | None:
     """Return the question of a framework's row, for episodes to be stored; None for a row that does not have it.
-    `truth` is as in `read_truth`; `known` is the `extra_info` of our exports.
+    `truth` is the row's ground truth in any form that `read_truth` takes, `known` the column `extra_info` of our
+    exports.
     """
     known = known or {}
     if not known.get("question"):

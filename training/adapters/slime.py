@@ -41,7 +41,8 @@ _TOP_P_KEYS = (("top_p_token_ids", "top_p_token_offsets"), ("top_p_kept_token_id
 
 
 async def reward(args: Any, sample: Any, **_: Any) -> float:
-    """Return the reward of slime's `Sample`."""
+    """Return the reward of slime's `Sample`. Of slime's arguments `args`, `reward_preset` and `reward_protocol` are
+    used."""
     protocol = getattr(args, "reward_protocol", None)
     known = sample.metadata or {}
     episode = read_episode(sample.response, sample.label, known, protocol=protocol, tokens=sample.response_length)

@@ -88,7 +88,7 @@ class SearchState(vf.State):
     run: Any = None
     """The `EpisodeRun` of the episode; None where it was broken off."""
     keep: Any = None
-    """Keeps the episode with its reward (None: it has none); None where episodes are not kept."""
+    """Function that stores the episode with its reward (None: it has none); None where episodes are not stored."""
 
 
 class SearchTaskConfig(vf.TaskConfig):
@@ -103,7 +103,8 @@ class SearchTask(vf.Task[SearchData, SearchState, SearchTaskConfig]):
 
     @vf.intercept
     async def restore_turn(self, response: vf.Response) -> vf.Response | None:
-        """Return a turn as the model wrote it. A turn that comes with its tokens is whole."""
+        """Return a model server's reply with the turn as the model wrote it: with the closing tag and the thought that
+        the server took off. None where nothing is missing, as in a turn that comes with its tokens."""
         is_whole = response.tokens is not None or response.finish_reason == "length"
         if is_whole or self.data.protocol == BROWSE:
             return None

@@ -70,7 +70,8 @@ class NativeRenderer:
         *,
         tools: Any = None,
     ) -> RenderedTokens | None:
-        """Return the sampled turn, the results of its calls, and the heading of the next turn."""
+        """Return the tokens so far, the results of the last turn's calls, and the heading of the next turn. None where
+        the sampled turn has no end token, or a message is no result; the conversation is then rendered whole."""
         previous = [*previous_prompt_ids, *previous_completion_ids]
         results = [_message(each) for each in new_messages]
         if previous[-1] != self._end or any(each.role != "tool" for each in results):

@@ -71,7 +71,8 @@ class Renderer:
         *,
         tools: Any = None,
     ) -> RenderedTokens | None:
-        """Return the sampled turn, its end where none was sampled, the result, and the heading of the next turn."""
+        """Return the tokens so far, an end of the turn where none was sampled, the search's result, and the heading of
+        the next turn. None where there is not exactly one new message; the conversation is then rendered whole."""
         if len(new_messages) != 1:
             return None
         previous = [*previous_prompt_ids, *previous_completion_ids]

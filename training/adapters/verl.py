@@ -26,7 +26,12 @@ def compute_score(
     protocol: str | None = None,
     **_: Any,
 ) -> dict[str, float]:
-    """Return the score and its parts, which verl logs; parts that are not known are 0."""
+    """Return `score`, the reward of a response, with its parts, which verl logs; parts that are not known are 0.
+
+    `ground_truth` and `extra_info` are columns of our export (`extra_info` also has what the agent loop adds). `preset`
+    names a reward preset or a training preset's YAML file, `protocol` the protocol of the response; None: the
+    question's own.
+    """
     extra = extra_info or {}
     tokens = extra.get("response_tokens")
     episode = read_episode(

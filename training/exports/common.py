@@ -85,7 +85,8 @@ class Export:
     """Number of questions by their protocol and the reward that they name."""
 
     def parquet(self, table: str, schema: pa.Schema, make: Make) -> None:
-        """Write `sft/` or `rl/` as one Parquet file for each split that has rows."""
+        """Write the table `sft` or `rl` of the training set as one Parquet file for each split that has rows; `make`
+        turns a row of the set into columns of the file, or leaves it out (`Make`)."""
         for split in SPLITS:
             name = f"{table}/{split}.parquet"
             writer: pq.ParquetWriter | None = None
@@ -96,7 +97,8 @@ class Export:
                 writer.close()
 
     def json_lines(self, table: str, make: Make) -> None:
-        """Write `sft/` or `rl/` as one file of JSON Lines for each split that has rows."""
+        """Write the table `sft` or `rl` of the training set as one file of JSON Lines for each split that has rows;
+        `make` is as for `parquet`."""
         for split in SPLITS:
             name = f"{table}/{split}.jsonl"
             for rows in self._made(table, split, name, make):
@@ -124,7 +126,7 @@ class Export:
         self._path(name).write_text(content, encoding="utf-8")
 
     def template(self) -> None:
-        """Return our chat template with the marks of `frame` around turns."""
+        """Write our chat template with the marks of `frame` around turns."""
         self.text(TEMPLATE, TRAINING_TEMPLATE if self.frame == CHATML else self.frame.template)
 
     def _path(self, name: str) -> Path:
@@ -153,8 +155,9 @@ def learnt(row: SftRow) -> list[tuple[ChatMessage, bool]]:
 
 
 def sft_row(row: SftRow, split: str, number: int) -> Row:
-    """Return a conversation, as `SFT`, for trainers that train every assistant turn and have no tool turns as ours. An
-    agent's turn without loss gets the role `past_assistant`, which our chat template writes as the assistant's.
+    """Return a conversation, in the columns of `SFT`, for trainers that train every assistant turn and know no tool
+    turns. An agent's turn without loss gets the role `past_assistant`, which our chat template writes as the
+    assistant's.
     """
     turns = [
         {"role": "past_" * (message.role == "assistant" and not train) + _role(message), "content": message.content}
@@ -164,8 +167,8 @@ def sft_row(row: SftRow, split: str, number: int) -> Row:
 
 
 def marked_row(row: SftRow, mark: str, kind: type) -> Row:
-    """Return a conversation for trainers that read from a field `mark` of each message whether the loss is taken
-    on it.
+    """Return a conversation for trainers that read from a field of each message whether the loss is taken on it. `mark`
+    is the field's name, and `kind` the type of its value, such as `bool`.
     """
     turns = [{"role": _role(message), "content": message.content, mark: kind(train)} for message, train in learnt(row)]
     return _conversation(row, turns)
@@ -186,8 +189,8 @@ def offered_tools(row: SftRow) -> Row:
 
 
 def pair_row(row: PreferenceRow, split: str, number: int) -> Row | None:
-    """Return the agent's turns in which two conversations first differ, as `PAIRS`, for trainers that train each whole
-    ending.
+    """Return the agent's turns in which two conversations first differ, in the columns of `PAIRS`, for trainers that
+    train each whole ending.
 
     What follows these turns would be trained whole, including results of searches, so it is left out; `ends_here` says
     that nothing follows. None where these turns alone do not show which ending is better.
@@ -220,8 +223,8 @@ def truth_json(row: RlRow) -> str:
 def readme(
     title: str, export: Export, sections: Mapping[str, str], *, truth: str = "ground_truth", has_run: str = ""
 ) -> str:
-    """Return the README: files, and the commands that train on them. `truth` is the column with the ground truth.
-    `has_run` says what of the trainer was tried with our rows.
+    """Return the README: files, and the commands that train on them. `sections` are further texts by heading. `truth`
+    is the column with the ground truth. `has_run` says what of the trainer was tried with our rows.
     """
     files = "\n".join(f"| `{name}` | {rows:,} |" for name, rows in export.rows.items())
     used = sorted({count.dataset for count in export.training_set.manifest.counts})

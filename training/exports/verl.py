@@ -185,7 +185,9 @@ def _rl_command(export: Export) -> str:
 def rl_arguments(
     numbers: RlConfig, options: VerlOptions, prompt_tokens: int, validation: str, model: str = "$MODEL"
 ) -> list[str]:
-    """Return the options of `verl.trainer.main_ppo` for a recipe, run in a folder with `rl/` and `agent_loop.yaml`."""
+    """Return the options of `verl.trainer.main_ppo` for a recipe, run in a folder with `rl/` and `agent_loop.yaml`.
+    `prompt_tokens`: the longest prompt; `validation`: path of the validation file; `model`: the model, by default a
+    shell variable."""
     actor, rollout, ref = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.ref"
     return [
         "algorithm.adv_estimator=grpo",

@@ -97,7 +97,7 @@ def _command(export: Export, *more: str) -> str:
 
 def trainer(stage: str, numbers: SftConfig | RlConfig, devices: int = DEVICES, log: str = "tensorboard") -> list[str]:
     """Return verl's options for names, logs without an account, and checkpoints, of which its RL writes none without an
-    interval.
+    interval. `stage` is the name of the experiment, `log` the kind of log that verl writes beside the console.
     """
     return [
         "trainer.project_name=trailforge",

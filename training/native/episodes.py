@@ -94,8 +94,8 @@ def question_in(prompt: Sequence[ChatMessage]) -> str:
 
 
 def episode_config(limits: RolloutLimits, opening: int, top_k: int) -> BrowseConfig:
-    """Return the configuration of an episode. `opening` is the number of tokens of the rules, the tools and the
-    question.
+    """Return the configuration of the loop that runs an episode within these limits. `opening` is the number of tokens
+    of the rules, the tools and the question; `top_k` the number of results of a search.
     """
     longest = max(1, min(_LONGEST_TURN, limits.max_tokens // _TURN_SHARE))
     return BrowseConfig(

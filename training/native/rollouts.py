@@ -31,8 +31,8 @@ async def roll_out_browse(
     tokenizer: Any,
     limits: RolloutLimits,
 ) -> TokenEpisode:
-    """Make one episode on a row's prompt, whose turns `go_on` samples. `end_ids` are the tokens that end a turn. Raises
-    what `go_on` raises, and as `form_of` and `lead_browse_episode` do.
+    """Make one episode on a row's prompt. `go_on` samples each of its turns (`training.token_episodes.GoOn`); `end_ids`
+    are the tokens that end a turn. Raises what `go_on` raises, and as `form_of` and `lead_browse_episode` do.
     """
     opening = opening_ids(tokenizer, prompt, limits)
     writer = _NativeWriter(opening, go_on, end_ids, tokenizer, limits)

@@ -136,6 +136,7 @@ class ViewConfig:
     turn alone (MSearcher, section 3.2.1).
     """
     mistakes: Mistakes = "train"
+    """What becomes of a claim that is taken back later: `train`: the loss is taken on it; `mask`: it is not."""
     with_reflective: bool = True
     """Whether rows that make a mistake and mend it are taken."""
     leave_out: tuple[ErrorType, ...] = ()

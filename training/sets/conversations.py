@@ -94,7 +94,8 @@ def _draw(seed: int, purpose: str, name: str) -> float:
 def collect_sft(
     runs: Sequence[FinishedRun], table: SetTable, judge: RowJudge, config: ViewConfig, tell: Progress
 ) -> int:
-    """Add the rows that runs kept, and return how many conversations were added, whole or as segments."""
+    """Add the conversations that runs kept to the table of a training set, each whole or as segments, and return how
+    many were added. `judge` decides which are rejected; `tell` receives the progress."""
     collector = _Collector(line="sft", table=table, judge=judge)
     having = [run for run in runs if run.files("sft")]
     total, done, taken = sum(run.row_count("sft") for run in having), 0, 0

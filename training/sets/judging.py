@@ -81,7 +81,7 @@ class RowJudge:
         self._seen: set[tuple[str, ...]] = set()
 
     def conversation(self, row: SftRow) -> tuple[Verdict | None, int]:
-        """Check a whole conversation."""
+        """Return why a whole conversation is to be rejected (None: it is not), and its number of tokens."""
         if row.segment_count != 1 and row.protocol != BROWSE:  # whose windows are all that the model was shown
             return _against("per_turn_row", "segments are made of the whole conversation, which is a row too"), 0
         if self._has_seen("sft", row.uid):
@@ -99,12 +99,14 @@ class RowJudge:
         return self._measured(row)
 
     def segment(self, row: SftRow) -> tuple[Verdict | None, int]:
-        """Check a segment of a row that passed."""
+        """Return why a segment of a conversation that passed is to be rejected (None: it is not), and its number of
+        tokens."""
         verdict, tokens = self._measured(row)
         return (replace(verdict, reason="too_long") if verdict is not None else None), tokens
 
     def question(self, row: RlRow, note: QuestionNotes) -> tuple[Verdict | None, int]:
-        """Check a question; its length is that of its prompt. `note` has what runs know of it."""
+        """Return why a question is to be rejected (None: it is not), and the number of tokens of its prompt. `note` has
+        what runs know of the question."""
         truth = row.reward_model.ground_truth
         if self._has_seen("rl", truth.protocol, " ".join(row.question.casefold().split())):
             return _against("duplicate_question", "asked before in the same protocol"), 0
@@ -130,8 +132,9 @@ class RowJudge:
         return None
 
     def pair(self, row: PreferenceRow, truth: GroundTruth | None = None) -> tuple[Verdict | None, int]:
-        """Check two conversations, each of which must fit; the length is that of both. `truth` is that of their
-        question.
+        """Return why a pair of conversations is to be rejected (None: it is not), and the number of tokens of both.
+        Each of them must fit. `truth` is the ground truth of their question; None: it is not known, and rewards are not
+        compared.
         """
         both = [(*row.prompt, *end) for end in (row.chosen, row.rejected)]
         if self._has_seen("pairs", row.uid):

@@ -46,11 +46,11 @@ class QuestionNotes:
 
     @property
     def gold_stated(self) -> bool | None:
-        """Return whether a text states the gold answer, as in `RlRow`."""
+        """Return whether a text states the gold answer; None where there is no text, or none has to state it."""
         return self.is_stated if self.has_text and self.is_quoted else None
 
     def read(self, texts: Iterable[str]) -> None:
-        """Check whether one of the texts states a gold answer; all its names must be known before."""
+        """Check whether one of the texts states a gold answer; `golds` must be complete before."""
         given = () if self.is_stated else tuple(texts)
         found = state_gold(given, tuple(self.golds)) if given else None
         if found is not None:

@@ -71,8 +71,8 @@ def identity_of(question: str, answer: str) -> Identity:
 
 
 def held_out(trained: Collection[str], others: Collection[str], share: float, seed: int) -> set[str]:
-    """Choose the keys of the questions for validation: the same share of those with an SFT row and of those without,
-    and at least one of each unless there is only one.
+    """Choose the keys of the questions for validation: the same share of those with an SFT row (`trained`) and of those
+    without (`others`), and at least one of each unless there is only one.
     """
     found: set[str] = set()
     for keys in (set(trained), set(others) - set(trained)):
@@ -135,7 +135,8 @@ class Staged(Generic[Record]):
 
 
 class Books:
-    """The counts of one table, for the manifest, and the writer of its rejected rows."""
+    """Counts how many rows of one table were kept, and for what reasons others were rejected, and hands these to the
+    writer of `rejected/`."""
 
     def __init__(self, stage: str, rejected: RejectedRows) -> None:
         self.stage, self._rejected = stage, rejected
@@ -166,7 +167,7 @@ class Books:
 
 
 class RejectedRows:
-    """Writes the rows of `rejected/`."""
+    """Writes the rows that a training set leaves out, with the reasons, to its folder `rejected/`."""
 
     def __init__(self, folder: Path, rows_per_file: int) -> None:
         self._folder, self._most = folder, rows_per_file

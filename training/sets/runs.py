@@ -162,7 +162,8 @@ def question_count(run: FinishedRun) -> int:
 
 
 def difficulties(run: FinishedRun) -> dict[str, tuple[int, float]]:
-    """Return stage and difficulty by question id, for a run that has a curriculum of its own."""
+    """Return the stage of the curriculum and the difficulty by question id, for a run that has a curriculum of its own;
+    empty for others."""
     questions = table_of(run.dataset, "questions")
     if questions is None or "curriculum_stage" not in {each.name for each in fields(questions[1].record)}:
         return {}
@@ -179,7 +180,7 @@ def ground_truth(
     asked: AskedQuestion, protocol: str, titles: tuple[str, ...] = (), names: tuple[str, ...] = ()
 ) -> GroundTruth:
     """Return what rewards need to know of a question. `titles` are those of its supporting documents in the run's
-    corpus. For `names` see `rl_rows`.
+    corpus, and `names` further names of its gold answer.
     """
     grammar = asking_of(protocol)
     golds = asked.golds if asked.options else tuple(dict.fromkeys((*asked.golds, *names)))

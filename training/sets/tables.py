@@ -21,7 +21,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True, kw_only=True)
 class SetTable:
-    """One of the tables `TABLES` while it is being made."""
+    """One table of a training set (`sft`, `rl` or `pairs`) while it is being made."""
 
     name: str
     record: type
@@ -50,7 +50,8 @@ class SetTable:
         curriculum: tuple[int, float],
         tokens: int,
     ) -> None:
-        """Add a row. `source` is its data set, and where it came from, as in `taken`."""
+        """Add a row of `tokens` tokens. `source` is its data set and its origin (`Entry.origin`); `curriculum` is the
+        stage of the curriculum, from 1, and the difficulty within it."""
         dataset, origin = source
         self.taken[origin] += 1
         self.entries.append(
@@ -67,7 +68,9 @@ class SetTable:
         )
 
     def place(self, validation: set[str], config: ViewConfig, mixture: Mixture) -> None:
-        """Split, mix and order the rows. Raises `InvalidInput` for a wanted split that would be empty."""
+        """Assign each row to a split and a position in it. `validation` has the `question_key` of each question that is
+        held out; `mixture` says which of the other rows are too many. Raises `InvalidInput` for a wanted split that
+        would be empty."""
         trained = [entry for entry in self.entries if entry.key not in validation]
         kept, left = mixed(trained, mixture, config.seed)
         if mixture.weights:

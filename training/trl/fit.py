@@ -144,8 +144,11 @@ def begin(
     max_steps: int | None,
     resume: bool,
 ) -> Path | None:
-    """Begin a training's folder, or resume it, and return the checkpoint to resume from. Raises what
-    `open_on_all_ranks` raises. `source` is the model with which it begins; `decided` is what else decides the weights.
+    """Begin a training's folder, or resume it, and return the checkpoint to resume from; None to begin with the first
+    step. Raises what `open_on_all_ranks` raises.
+
+    `stage` is the kind of training: `sft`, `dpo` or `rl`. `source` is the model with which it begins; `decided` is what
+    else decides the weights.
     """
     settings = {"stage": stage, "base_model": source, "training_set": set_hash(training_set), "max_steps": max_steps}
     return open_on_all_ranks(out, {**settings, **decided}, resume=resume)
@@ -184,7 +187,8 @@ def make_stop_callback(every: int = 1) -> Any:
 
 
 def leave(step: int, steps: int) -> NoReturn:
-    """End the process with the exit code of one that was ended by a signal."""
+    """End the process after `step` of `steps`, with the exit code of one that was ended by a signal, and say how to go
+    on."""
     log(f"stopped after step {step} of {steps}; the same command with --resume goes on from here")
     raise SystemExit(EXIT_CODE)
 
@@ -204,7 +208,7 @@ def fit(trainer: Any, out: Path, checkpoint: Path | None, *, every: int = 1) -> 
 
 
 def finish(stage: str, trainer: Any, tokenizer: Any, out: Path, figures: Mapping[str, Any], seconds: float) -> Path:
-    """Write the model and the figures of the finished training, and return the model's folder."""
+    """Write the model and the figures of the finished training, which took `seconds`, and return the model's folder."""
     folder = save_model(trainer, tokenizer, out)
     if is_main_process():
         steps = trainer.state.global_step

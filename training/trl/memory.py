@@ -154,7 +154,8 @@ def check_memory(
 
 
 def judge(wanted: Need, device: float, tokens: int) -> None:
-    """Compare a need with a device's bytes, as `check_memory` does, from known numbers alone."""
+    """Print how much of a device's bytes a training needs for sequences of `tokens`, and warn when that is nearly all
+    or more. Raises `InvalidInput` when weights and optimizer alone do not fit."""
     if wanted.state + wanted.reference > device:
         raise InvalidInput(
             f"weights and optimizer take {(wanted.state + wanted.reference) / GB:.0f} GB of each device, which has "

@@ -112,8 +112,9 @@ def tokenise(
     template: str | None = None,
 ) -> tuple[list[MaskedTokens], dict[str, int]]:
     """Return rows as tokens and labels, and how many are left out: `too_long`, and `untrained` for those without a
-    token to learn. `template` is the model's own chat template, for sets with native calls (`training.native`); None
-    means ours. Raises `InvalidInput`, naming the row whose text could be mistaken for a turn's marks.
+    token to learn. `masks_mistakes`: whether mistaken claims have no loss. `template` is the model's own chat template,
+    for sets with native calls (`training.native`); None means ours. Raises `InvalidInput`, naming the row whose text
+    could be mistaken for a turn's marks.
     """
     examples, left_out = [], {"too_long": 0, "untrained": 0}
     for number, row in enumerate(rows, start=1):
