@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from trailforge.schemas.arrow import read_parquet as read_parquet
     from trailforge.schemas.arrow import read_rows as read_rows
     from trailforge.schemas.arrow import to_dict as to_dict
-    from trailforge.schemas.arrow import to_table as to_table
     from trailforge.schemas.arrow import write_parquet as write_parquet
     from trailforge.schemas.bundle import Bundle as Bundle
     from trailforge.schemas.bundle import BundleHop as BundleHop

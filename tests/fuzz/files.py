@@ -33,9 +33,9 @@ from trailforge.schemas import (
     RequestRefused,
     read_parquet,
     to_dict,
-    to_table,
 )
 from trailforge.schemas import Question as Record
+from trailforge.schemas.arrow import to_table
 from trailforge.schemas.files import LONGEST_ROW
 from trailforge.schemas.text import count_tokens
 from trailforge.training.score_file import score_episodes

@@ -52,11 +52,10 @@ from trailforge.schemas import (
     read_columns,
     read_parquet,
     to_dict,
-    to_table,
     write_parquet,
 )
 from trailforge.schemas.agent_episode import AgentEpisode
-from trailforge.schemas.arrow import _hints, _strip_none
+from trailforge.schemas.arrow import _hints, _strip_none, to_table
 
 RECORDS = [
     Document, Question, Passage, Plan, Step, Rollout, SearchTree, Trajectory, Verdict, Provenance, Manifest, SftRow,
