@@ -1,5 +1,4 @@
-"""Reasons to reject a bundle's question that need no model (`bundle_readings` has those that do), contamination by
-benchmarks included.
+"""Reasons to reject a bundle's question that need no model (`bundle_readings` has those that do).
 
 To them belongs that a named benchmark asks the question too: by shared word n-grams, or by meaning.
 """
@@ -8,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from itertools import combinations, product
@@ -23,7 +23,6 @@ from trailforge.schemas import Bundle, BundleHop, BundleQuestion, Passage, Sourc
 
 if TYPE_CHECKING:
     import numpy as np
-from dataclasses import dataclass
 
 _TELLING = 4
 """Letters, at least, of a word that says what a text is about."""
@@ -37,11 +36,11 @@ so that their number gives nothing away."""
 _SHARE_OR_RATE = re.compile(r"(?<!\d)(?<!\d[.,])\d(?:[.,]?\d)*+\s?(?:\\?%|percent\b|\w++/s(?:ec)?\b)", re.IGNORECASE)
 """`37.1%`, `2585 tokens/s`."""
 _NUMBER = re.compile(r"\d(?:[\d.,]*\d)?")
+"""`37.1`, `13,000`."""
 _YEAR_OF_DATE = re.compile(
     r"((?:jan|febr?|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\.? \d{1,2}),? (?:19|20)\d\d\b", re.IGNORECASE
 )
 """News say the day, and the year stands at their head."""
-"""`37.1`, `13,000`."""
 _INTRODUCING = "say tell state announce report statement spokesman spokeswoman spokesperson government official office"
 """They bring in what anybody says."""
 _COMPOUND = re.compile(r"(?<![\w-])\w+-(?P<noun>[a-z]+)\b")
@@ -337,8 +336,7 @@ def _open_problem(row: BundleQuestion) -> str | None:
 
 
 def _choice_problem(row: BundleQuestion) -> str | None:
-    letters = [chr(ord("A") + n) for n in range(len(row.options))]
-    right = len(row.correct_options)
+    letters, right = [chr(ord("A") + n) for n in range(len(row.options))], len(row.correct_options)
     fewest, most = (4, 5) if row.type == "single_choice" else (5, 7)
     if not fewest <= len(row.options) <= most:
         return f"{len(row.options)} options; a {row.type} question has {fewest} to {most}"
