@@ -165,7 +165,10 @@ def inspect(
     if is_run:
         _check_guide(folder, guide)
     elif guide:
-        raise InvalidInput("guides decisions on the rows of a run, which this folder holds none of", file=guide)
+        raise InvalidInput(
+            "a guide is for the rows of a run, and the folder to show holds none; give a run's folder, or no guide",
+            file=guide,
+        )
     if export:
         _export(folder, export, most)
         return
