@@ -61,7 +61,7 @@ class StepWork:
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
         """Answer in two steps: first what is described, then the question with that name in place of the
-        description.
+        description; from memory without documents. `sample` numbers the draw. None: the model found nothing.
         """
         if not documents:
             return await self._from_memory(row.asked().text, sample)
