@@ -54,7 +54,7 @@ Runs = Mapping[tuple[str, str], Sequence[AgentEpisode]]
 
 def describe_gaps(runs: Runs, graphs: Sequence[str], dense: str, base: str) -> Iterator[str]:
     """Yield the report's section for one model: each graph back end under each agent, then the best graph for each
-    agent.
+    agent. They are compared with the back end `dense`, and each agent with the agent `base`.
     """
     agents = [agent for agent in dict.fromkeys(agent for agent, _ in runs) if agent != base]
     for measure, name in MEASURED.items():
