@@ -47,7 +47,9 @@ class FoundDocument:
 
     wanted: WantedDocument
     audited: AuditedDocument
+    """What the audit's table says of the document."""
     texts: tuple[Document, ...] = ()
+    """The passages; empty where none was found."""
 
 
 def wanted_documents(question: Question) -> tuple[WantedDocument, ...]:

@@ -203,6 +203,7 @@ class ReadingEstimate:
 
     questions: int
     looked_at: int
+    """Number of questions in the sample."""
     calls: int
     prompt_tokens: int
 
@@ -295,6 +296,7 @@ class PlannedQuery:
     by: AuditedBy
     query: str
     hop: int | None = None
+    """Number, from 1, of the hop that the search is for; None where it is for the question or for several hops."""
 
 
 def plan_searches(question: Question, documents: Sequence[FoundDocument]) -> tuple[PlannedQuery, ...]:

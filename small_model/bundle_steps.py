@@ -38,6 +38,7 @@ class StepWork:
     context: BundleContext
     meter: Meter = field(default_factory=Meter)
     joins: str = ""
+    """Why no question can join documents of the bundle; empty where one can."""
 
     async def write(self) -> list[BundleQuestion]:
         """Write at most as many drafts as are asked for, taken from each shared name in turn. Raises
