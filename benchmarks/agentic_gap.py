@@ -152,7 +152,9 @@ def describe_stability(table: EvaluationTable) -> Iterator[str]:
 
 
 def describe(folder: Path, dense: str, base: str) -> Iterator[str]:
-    """Yield the whole report on an evaluation's folder, as Markdown."""
+    """Yield the whole report on an evaluation's folder, as Markdown. Gaps are those to the back end `dense`, and their
+    changes those from the agent `base`.
+    """
     evaluation = read_evaluation(folder)
     episodes = [lighten(each) for each in read_episodes(folder)]
     table = make_table(evaluation, episodes)

@@ -156,7 +156,9 @@ def trailforge(*words: object, log: Path) -> None:
 
 
 def make_world(folder: Path, scale: Scale, seed: int, *, for_base: bool = False) -> Path:
-    """Make a graph and a world over it, in `folder`/graph and `folder`/world; returns the world's folder."""
+    """Make a graph and a world over it, in `folder`/graph and `folder`/world; returns the world's folder. `for_base`
+    makes the small one that the base model is trained on, in names of its own.
+    """
     world, log = folder / "world", folder / "log.txt"
     if not world.exists():
         folder.mkdir(parents=True, exist_ok=True)

@@ -192,7 +192,7 @@ class Asked:
         if not isinstance(value, list):
             raise InvalidInput("has to be a list of texts", field=name)
         if len(value) > most:
-            raise InvalidInput(f"{len(value)} of them; at most {most} in a request", field=name)
+            raise InvalidInput(f"{len(value)} of them; at most {most} go into a request", field=name)
         return [_text(each, name) for each in value]
 
     def number(self, name: str, default: int, most: int) -> int:
