@@ -165,10 +165,7 @@ def inspect(
     if is_run:
         _check_guide(folder, guide)
     elif guide:
-        raise InvalidInput(
-            "a guide is for the rows of a run, and the folder to show holds none; give a run's folder, or no guide",
-            file=guide,
-        )
+        raise InvalidInput("guides decisions on rows of a run, and this folder is none; leave it out", file=guide)
     if export:
         _export(folder, export, most)
         return
