@@ -29,9 +29,7 @@ class WantedDocument:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Return the document with every passage of the same title taken for it, even those in other words than the
-        wanted text.
-        """
+        """Return the sentences of the document's text; the facts stored with it, where the text is these joined."""
         has_paragraph = self.text != " ".join(self.document.facts)
         return tuple(split_sentences(self.text)) if has_paragraph else self.document.facts
 
@@ -49,7 +47,9 @@ class FoundDocument:
 
     wanted: WantedDocument
     audited: AuditedDocument
+    """What the audit's table says of the document."""
     texts: tuple[Document, ...] = ()
+    """The passages; empty where none was found."""
 
 
 def wanted_documents(question: Question) -> tuple[WantedDocument, ...]:

@@ -25,7 +25,7 @@ _DEPTHS = (1, 5, 20, 100)
 
 
 def write_report(out: Path, manifest: AuditManifest, rows: Sequence[AuditedQuestion]) -> None:
-    """Write `report.md` and its plot."""
+    """Write the report of an audit, `report.md`, and its plot into the folder `out`."""
     write_text(out / "report.md", describe_audit(manifest, rows))
     (out / PLOT).parent.mkdir(parents=True, exist_ok=True)
     write_figure(out / PLOT, draw_reasons(rows))

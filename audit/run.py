@@ -87,13 +87,13 @@ class AuditRequest:
             )
 
     def read(self) -> list[Question | InvalidRow]:
-        """Return the rows of the file. Raises `InvalidInput` when there are none."""
+        """Return the questions of the file, and its invalid rows. Raises `InvalidInput` for a file without rows."""
         rows = read_questions(
             self.questions, format=self.question_format, column_map=self.column_map, kinds=get_args(QuestionKind)
         )
         found = list(islice(rows, self.limit))
         if not found:
-            raise InvalidInput("holds no questions", file=self.questions)
+            raise InvalidInput("holds no questions to audit; give a file of questions, one a row", file=self.questions)
         return found
 
 
@@ -203,6 +203,7 @@ class ReadingEstimate:
 
     questions: int
     looked_at: int
+    """Number of questions in the sample."""
     calls: int
     prompt_tokens: int
 
@@ -235,7 +236,10 @@ def _open(request: AuditRequest, wanted: Sequence[WantedDocument]) -> _Searched:
         return _Searched(Retrieval(None, index), Shelf.over(index.documents, wanted))
     documents = list(read_corpus(request.searched))
     if not documents:
-        raise InvalidInput("holds no passages", file=request.searched)
+        raise InvalidInput(
+            "holds no passages to search; give an index (`trailforge index build`), or a file of passages",
+            file=request.searched,
+        )
     retrieval = open_retrieval(RetrieverConfig(kind=request.kind), documents)
     return _Searched(retrieval, Shelf.over(documents, wanted))
 
@@ -292,6 +296,7 @@ class PlannedQuery:
     by: AuditedBy
     query: str
     hop: int | None = None
+    """Number, from 1, of the hop that the search is for; None where it is for the question or for several hops."""
 
 
 def plan_searches(question: Question, documents: Sequence[FoundDocument]) -> tuple[PlannedQuery, ...]:

@@ -53,6 +53,7 @@ class AuditVerdict:
     detail: str
     documents: tuple[FoundDocument, ...]
     quotes: tuple[str | None, ...]
+    """Sentences that state the answers of the hops, or the members of the answer; None for one that nothing states."""
 
 
 def judge_question(evidence: Evidence) -> AuditVerdict:

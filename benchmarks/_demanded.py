@@ -55,8 +55,8 @@ def evaluate(played: Sequence[Played], folder: Path) -> None:
 
 
 def run_demand(evaluated: Path, questions: Path, how: Sequence[str]) -> Demand:
-    """Run `trailforge demand` on an evaluation and return the quotas that it wrote. Raises `RuntimeError` when the
-    command fails.
+    """Run `trailforge demand` on an evaluation, with the further options `how`, and return the quotas that it wrote.
+    Raises `RuntimeError` when the command fails.
     """
     out = evaluated / "demand.yaml"
     command = ["demand", str(evaluated), "--questions", str(questions), "--out", str(out), *how]

@@ -72,7 +72,9 @@ def names_of(*, worlds: bool) -> list[str]:
 
 
 def write_graph(folder: Path, size: int, seed: int, *, worlds: bool = True) -> None:
-    """Write the tables from which `trailforge kg build` makes a graph with `size` entities of each kind."""
+    """Write the tables from which `trailforge kg build` makes a graph with `size` entities of each kind. They have the
+    names of worlds or, where `worlds` is False, those kept for the base model's training.
+    """
     draw = random.Random(f"graph {seed}")
     names = names_of(worlds=worlds)
     draw.shuffle(names)
@@ -231,7 +233,7 @@ def _last(prompt: str, label: str) -> str:
 
 @contextmanager
 def serving(model: Callable[[str, int], str]) -> Iterator[str]:
-    """Serve a scripted model over OpenAI's HTTP interface on loopback, in a thread; gives its base URL."""
+    """Serve `model`, a function of prompt and seed, as OpenAI does, on loopback, in a thread; gives its base URL."""
     loop = LoopThread("scripted-model")
 
     async def start() -> web.AppRunner:

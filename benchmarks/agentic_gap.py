@@ -54,7 +54,7 @@ Runs = Mapping[tuple[str, str], Sequence[AgentEpisode]]
 
 def describe_gaps(runs: Runs, graphs: Sequence[str], dense: str, base: str) -> Iterator[str]:
     """Yield the report's section for one model: each graph back end under each agent, then the best graph for each
-    agent.
+    agent. They are compared with the back end `dense`, and each agent with the agent `base`.
     """
     agents = [agent for agent in dict.fromkeys(agent for agent, _ in runs) if agent != base]
     for measure, name in MEASURED.items():
@@ -152,7 +152,9 @@ def describe_stability(table: EvaluationTable) -> Iterator[str]:
 
 
 def describe(folder: Path, dense: str, base: str) -> Iterator[str]:
-    """Yield the whole report on an evaluation's folder, as Markdown."""
+    """Yield the whole report on an evaluation's folder, as Markdown. Gaps are those to the back end `dense`, and their
+    changes those from the agent `base`.
+    """
     evaluation = read_evaluation(folder)
     episodes = [lighten(each) for each in read_episodes(folder)]
     table = make_table(evaluation, episodes)

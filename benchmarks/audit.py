@@ -87,7 +87,9 @@ def main() -> None:
 
 
 def audit(questions: Path, searched: Path | None, out: Path) -> tuple[AuditManifest, list[AuditedQuestion], float]:
-    """Audit a question file; returns the manifest, the rows and the seconds it took."""
+    """Audit a question file over an index or passages; None searches the questions' own paragraphs. Returns the
+    manifest, the rows and the seconds it took.
+    """
     began = time.perf_counter()
     request = AuditRequest(questions=questions, searched=searched)
     manifest = asyncio.run(audit_questions(request, out, describe_request(request), None, lambda *_: None))

@@ -86,7 +86,9 @@ class _Archive:
 
 
 def main() -> None:
-    """Run what the options name; tables go to the screen, and with the plot into the folder."""
+    """Measure seconds and memory at each of `--sizes`, compare the variants at `--compare` documents, and write both
+    tables and a plot to the folder `--out`. With `--embed FILE`, only make that file of real vectors.
+    """
     options = _options()
     if options.embed:
         _embed(options.embed)

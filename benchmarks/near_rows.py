@@ -67,7 +67,7 @@ def measure(matrix: np.ndarray) -> str:
 
 
 def main() -> None:
-    """Print a table."""
+    """Search among each of `--sizes` phrases, and print a table of CPU seconds and recall."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="23871,47742,102000,450000")
     parser.add_argument("--cache", type=Path, required=True)

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def main() -> None:
-    """Run the command once and print a line."""
+    """Run the whole command once over made-up questions, and print how busy it kept the server's slots."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--slots", type=int, default=64)

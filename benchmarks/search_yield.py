@@ -93,7 +93,7 @@ async def search_all(
     config: MctsRunConfig, behaviour: Behaviour, hops: Sequence[int], seed: int | str, *, sampled: bool = False
 ) -> tuple[Yield, Yield]:
     """Return what searching questions with these numbers of hops yielded, and what rejection sampling yielded with as
-    many calls.
+    many calls; the latter is empty unless `sampled`.
     """
     searched, drawn = Yield(), Yield()
     for number, of_one in enumerate(hops):

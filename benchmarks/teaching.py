@@ -156,7 +156,9 @@ def trailforge(*words: object, log: Path) -> None:
 
 
 def make_world(folder: Path, scale: Scale, seed: int, *, for_base: bool = False) -> Path:
-    """Make a graph and a world over it, in `folder`/graph and `folder`/world; returns the world's folder."""
+    """Make a graph and a world over it, in `folder`/graph and `folder`/world; returns the world's folder. `for_base`
+    makes the small one that the base model is trained on, in names of its own.
+    """
     world, log = folder / "world", folder / "log.txt"
     if not world.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -174,7 +176,9 @@ def make_world(folder: Path, scale: Scale, seed: int, *, for_base: bool = False)
 
 
 def make_rows(folder: Path, questions: Path, corpus: Path, model: str = "", own_preset: str = "") -> Path:
-    """Make the run whose rows are trained on; `model` is the URL of a server that replaces the scripted model."""
+    """Make the run whose rows are trained on, and return its folder. `model` is the URL of a server in place of the
+    scripted model, `own_preset` a preset in place of the benchmark's; each is empty for the latter.
+    """
     run, preset = folder / "rows", own_preset or folder / "rows.yaml"
     if not (run / MANIFEST).exists():
         if isinstance(preset, Path):
@@ -314,7 +318,10 @@ def run_seed(options: argparse.Namespace, scale: Scale, base: Path | str, seed: 
 def run_arm(
     options: argparse.Namespace, folder: Path, arm: str, inputs: tuple[Path, Any, Any, Path, Path], seed: int
 ) -> dict[str, Any]:
-    """Train and evaluate one arm; returns what it was trained on and how long that took."""
+    """Train and evaluate one arm, unless that was done; returns what it was trained on and how long that took.
+
+    `inputs` are the training set, the base model, the preset of the training, the test questions and their corpus.
+    """
     training_set, base, preset, test, corpus = inputs
     done, trained = folder / f"{arm}.json", folder / "trained" / arm
     if not done.exists():

@@ -53,7 +53,7 @@ def _right_first(split: Callable[[str], list[str]], rows: list[list[str]], form:
 
 
 def main() -> None:
-    """Print a table."""
+    """Split and search the passages of each script, and print a table of the time and of right first passages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=400, help="that a text is split in each round")
     options = parser.parse_args()

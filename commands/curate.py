@@ -334,7 +334,7 @@ def _row(folder: Path, dataset: str, uid: str, wanted: str = "") -> tuple[str, d
         number = index.find(uid, "id" if table == "inputs" else "uid")
         if number is not None:
             return table, index.row(number)
-    raise InvalidInput(f"no row {uid} in {', '.join(decidable(dataset))}", file=folder)
+    raise InvalidInput(f"no row {uid} in {', '.join(decidable(dataset))}; `trailforge show` lists them", file=folder)
 
 
 def _decided(folder: Path, settings: Any, uid: str, who: str) -> tuple[str, dict[str, Any]]:

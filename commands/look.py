@@ -165,7 +165,7 @@ def inspect(
     if is_run:
         _check_guide(folder, guide)
     elif guide:
-        raise InvalidInput("guides decisions on the rows of a run, which this folder holds none of", file=guide)
+        raise InvalidInput("guides decisions on rows of a run, and this folder is none; leave it out", file=guide)
     if export:
         _export(folder, export, most)
         return

@@ -265,7 +265,9 @@ def check_bands_command(
     held = read_bands(load_bands(bands), source=bands, datasets=tuple(declared_datasets()))
     manifest = read_manifest(folder)
     if manifest is None:
-        raise InvalidInput("holds no finished run", file=folder)
+        raise InvalidInput(
+            "holds no finished run; give the --out of a command that makes data and has ended", file=folder
+        )
     if breaches := outside(manifest, held):
         raise OutOfBand("; ".join(breach.line for breach in breaches))
     print(f"{manifest.run_id}: {len(held.get(manifest.dataset, {}))} figures, all within their bands")

@@ -249,8 +249,8 @@ def check_training_set(folder: Path) -> None:
 
 
 def read_prices(text: str) -> dict[str, Any]:
-    """Read prices in dollars per million tokens of prompts, of completions and, if given, of cached prompts; returns
-    fields of a model.
+    """Read `0.15,0.6` or `0.15,0.6,0.1` as prices in dollars per million tokens of prompts, of completions and of
+    cached prompts, and return them as fields of `ModelConfig`. Raises `typer.BadParameter` for other texts.
     """
     names = ("prompt_price_per_million", "completion_price_per_million", "cached_price_per_million")
     try:
@@ -264,14 +264,14 @@ def read_prices(text: str) -> dict[str, Any]:
 
 
 def prices_of(server: ModelServer | None) -> Prices | None:
-    """Return the prices that the options give for a server's calls, or None."""
+    """Return the prices that the options give for a server's calls; None without a server or prices."""
     return server.config.prices if server and server.has_prices else None
 
 
 @contextlib.asynccontextmanager
 async def ask_server(server: ModelServer | None, folder: Path) -> AsyncIterator[Asker | None]:
-    """Open a client for a model, with the ledger of its replies beside the index. Fails at once when the server does
-    not answer.
+    """Open a client for a model, with the ledger of its replies beside the index in `folder`; gives None without a
+    server. Raises `ServerUnavailable` at once when the server does not answer.
     """
     async with open_asker(server, folder.with_name(f"{folder.name}.ledger.sqlite"), run=folder.name) as asker:
         yield asker
@@ -279,7 +279,9 @@ async def ask_server(server: ModelServer | None, folder: Path) -> AsyncIterator[
 
 @contextlib.asynccontextmanager
 async def open_asker(server: ModelServer | None, file: Path, *, run: str) -> AsyncIterator[Asker | None]:
-    """Open a client for a model, with the ledger of its replies in `file`; gives None without a server."""
+    """Open a client for a model, with the ledger of its replies in `file`; gives None without a server. `run` is the
+    name under which a ledger that runs share keeps the calls.
+    """
     if server is None:
         yield None
         return

@@ -186,7 +186,9 @@ def _open(what: str, asker: Asker | None) -> dict[str, Any]:
         return {**found, "pages": opened.pages, "files": opened.files}
     documents = list(read_corpus(Path(what)))
     if not documents:
-        raise InvalidInput("holds no passages", file=what)
+        raise InvalidInput(
+            "holds no passages to search; give an index (`trailforge index build`), or a file of passages", file=what
+        )
     return {"index": Bm25Retriever(documents), "documents": documents, "backend": "bm25"}
 
 

@@ -259,7 +259,10 @@ def check(
     base = base_model or recipe.sft.base_model
     if base != PACKAGED and not Path(base).is_dir():
         problem = f"{base!r} is no folder with a checkpoint, which is asked before training"
-        raise InvalidInput(f"{problem}: hf download {base} --local-dir models/base", field="--base-model")
+        raise InvalidInput(
+            f"{problem}; fetch it (`hf download {base} --local-dir models/base`) and give models/base",
+            field="--base-model",
+        )
 
     def ask(model: str, name: str) -> None:
         evaluate(

@@ -20,6 +20,7 @@ class PairAgreement:
     people: tuple[str, str]
     rows: int
     same: int
+    """Number of these rows that both keep, or both reject."""
     kappa: float | None
     """Cohen's kappa: agreement beyond what their shares of rejections would give by chance, 1 at most.
 
@@ -35,9 +36,11 @@ class FilterAgreement:
     accepted: int
     """Number of rows that the filters had accepted and the person decided on."""
     accepted_too: int
+    """Number of those that the person keeps, too."""
     rejected: int
     """Number of rows that the filters had rejected and the person decided on."""
     rejected_too: int
+    """Number of those that the person rejects, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,7 +64,7 @@ def apply_rulings(folder: Path, out: Path, rulings: Sequence[Ruling], log: FileE
     if is_curated(settings):
         raise InvalidInput("is a curated data set; decide on rows of the run that it was made of", file=folder)
     if not any(ruling.table != "rejected" for ruling in rulings):
-        raise InvalidInput("nobody decided on a row of this run", file=log.path)
+        raise InvalidInput("nobody decided on a row of this run; `trailforge curate decide` does", file=log.path)
     with output_errors(out):
         if out.exists() and any(out.iterdir()):
             raise OutputError(f"{out} is not empty; give another --out")

@@ -323,9 +323,11 @@ def line_of(record: object) -> bytes:
     try:
         line = text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"not valid UTF-8 ({text[error.start : error.end]!r})") from error
+        raise InvalidInput(f"a decision holds what UTF-8 cannot write ({text[error.start : error.end]!r})") from error
     if len(line) > _TAIL:
-        raise InvalidInput(f"more than {_TAIL:,} bytes in a line", field="value")
+        raise InvalidInput(
+            f"more than {_TAIL:,} bytes in a line of the log of decisions; write a shorter value", field="value"
+        )
     return line
 
 

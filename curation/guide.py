@@ -83,7 +83,7 @@ def find_guide(folder: Path, given: Path | None = None) -> Path | None:
         if not given.is_file():
             raise InvalidInput("no such file", file=given)
         if given.suffix not in {".yaml", ".yml"}:
-            raise InvalidInput("expected a .yaml file", file=given)
+            raise InvalidInput("expected a .yaml file; rename it", file=given)
         return given
     return next((path for path in (folder / GUIDE, folder.resolve().parent / GUIDE) if path.is_file()), None)
 
@@ -156,7 +156,7 @@ def _texts(found: Any, path: Path, place: str) -> tuple[str, ...]:
         raise InvalidInput("expected a list of texts", file=path, field=place)
     texts = [" ".join(each.split()) for each in found]
     if twice := [each for number, each in enumerate(texts) if each in texts[:number]]:
-        raise InvalidInput(f"{twice[0]!r} stands there twice", file=path, field=place)
+        raise InvalidInput(f"{twice[0]!r} stands there twice; name it once", file=path, field=place)
     return tuple(texts)
 
 

@@ -68,7 +68,9 @@ def back_up(folder: Path, out: Path, *, prefect: Path | None = None, shown: Show
     if out.resolve().is_relative_to(folder.resolve()):
         raise InvalidInput("the backup would lie in what it is of; give another --out", file=out)
     if (folder / PREFECT).exists() and prefect is not None:
-        raise InvalidInput(f"holds a {PREFECT}, by which name Prefect's database goes into a backup", file=folder)
+        raise InvalidInput(
+            f"holds a {PREFECT}, the name that Prefect's database has in a backup; rename the file", file=folder
+        )
     found = sorted(_kept(folder), key=lambda path: (_turn(path), path))
     with new_folder(out) as new:
         for path in shown(found, "backing up", len(found)):

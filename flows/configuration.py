@@ -105,7 +105,11 @@ def _by_quotas(config: C, inputs: RunInputs, demand: Path) -> tuple[C, RunInputs
     if searches is not None:
         asked = asked.over(searches.kind)
         if not asked.quotas:
-            raise InvalidInput(f"has no quota for the back end {searches.kind}", file=demand, field="backend")
+            raise InvalidInput(
+                f"has no quota for the back end {searches.kind} of this run; add one, or search by another",
+                file=demand,
+                field="backend",
+            )
     return replace(config, demand=asked.hash), replace(inputs, demand=asked)
 
 

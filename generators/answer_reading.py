@@ -91,7 +91,7 @@ async def read_facts(facts: Sequence[SoughtFact], read: Callable[[str], Awaitabl
     async def one(fact: SoughtFact) -> FactReading:
         answer = await read(fact.question)
         if not answer.strip():
-            raise MalformedReply(f"the reading of {fact.question!r} says nothing, or not to its end")
+            raise MalformedReply(f"the model's answer to {fact.question!r} is empty or cut short")
         return FactReading(question=fact.question, answer="" if is_abstention(answer) else answer)
 
     return tuple(await asyncio.gather(*map(one, facts)))

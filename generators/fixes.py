@@ -19,7 +19,9 @@ def check_verdicts(*verdicts: Verdict) -> None:
     """Raise `InvalidInput` for the first verdict that rejects the fixed row."""
     for verdict in verdicts:
         if not verdict.keep:
-            raise InvalidInput(f"filter {verdict.reason} rejects it then: {verdict.detail}")
+            raise InvalidInput(
+                f"filter {verdict.reason} rejects it then: {verdict.detail}; give another value, or reject the row"
+            )
 
 
 def check_aliases(aliases: Iterable[str]) -> None:

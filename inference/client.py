@@ -213,7 +213,7 @@ class ModelClient:
     async def aclose(self) -> None:
         """Wait a short time for calls under way, then close connections and ledger. Calls that wait for a slot are not
         sent."""
-        self._stop(ServerUnavailable("the client was closed"))
+        self._stop(ServerUnavailable("the client of the model was closed, and sends nothing more; open another one"))
         flights = list(self._flights.values())
         if flights:
             await asyncio.wait(flights, timeout=_CLOSING_S)

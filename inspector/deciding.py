@@ -59,9 +59,9 @@ def decide(
 ) -> list[Decision]:  # fmt: skip
     """Write everything that a person decides on a row to the log, or nothing; returns the decisions.
 
-    `words` are fields of `Decision`, at least `action`. Raises `InvalidInput` for a decision that is incomplete, that
-    withdraws what was not said or fixes what is right already, or that together with others' decisions leaves no valid
-    row; `OutputError` when the log cannot be written.
+    `words` has for each decision its fields of `Decision`, at least `action`; `check` is the data set's. Raises
+    `InvalidInput` for a decision that is incomplete, that withdraws what was not said or fixes what is right already,
+    or that together with others' decisions leaves no valid row; `OutputError` when the log cannot be written.
     """
     uid = row["uid"] if "uid" in row else row["id"]
     takes_back = any(word["action"] == "withdraw" for word in words)  # even on a row that is not there any more
@@ -175,8 +175,8 @@ class Wanted:
 
 
 def modes_of(run: OpenRun, table: str, guide: TableGuide | None = None, who: str = "") -> list[str]:
-    """Return the orders that a table offers: "filters disagree" only where rows have filters' scores, "mine" only where
-    a guide names this person.
+    """Return the orders in which a table's rows can be decided on: "filters disagree" only where rows have filters'
+    scores, "mine" only where the guide names the person `who`.
     """
     has = {LOWEST: bool(run.table(table).numbers()), FILTERS_DIFFER: _may_be_disputed(run, table)}
     has[MINE] = guide is not None and who in guide.annotators
@@ -197,7 +197,10 @@ def kinds_of(run: OpenRun, table: str) -> list[Kind]:
 
 
 def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[LatestDecision], decided: Merged) -> np.ndarray:
-    """Return the numbers of the rows to decide on, in order; with a search, of the rows searched so far."""
+    """Return the numbers of the rows to decide on, in order; with a search, of the rows searched so far.
+
+    `stances` are all people's latest decisions, and `decided` what these come to for each row.
+    """
     table = wanted.table
     order = _order(run, wanted, who, stances, decided)
     if wanted.kind is not None:

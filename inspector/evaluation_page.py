@@ -60,19 +60,23 @@ Sides = Mapping[Side, Sequence[tuple[str, AgentEpisode, AgentEpisode]]]
 
 @st.cache_resource(max_entries=2, show_spinner="Opening the evaluation …")
 def open_cached(folder: Path, stamp: Any) -> OpenEvaluation:
-    """Open the evaluation of a folder in its present state, or take it from the cache."""
+    """Open the evaluation of a folder, or take it from the cache, as long as `stamp` (`stamp_evaluation`) is the
+    same.
+    """
     return open_evaluation(folder)
 
 
 @st.cache_resource(max_entries=2, show_spinner="Opening the training …")
 def open_trained(folder: Path, stamp: Any) -> OpenEpisodes:
-    """Open the episodes of a training's folder in their present state, or take them from the cache."""
+    """Open the episodes of a training's folder, or take them from the cache, as long as `stamp` (`stamp_training`)
+    is the same.
+    """
     return open_training(folder)
 
 
 @st.cache_resource(max_entries=4, show_spinner="Drawing …")
 def draw_cached(folder: Path, stamp: Any, is_dark: bool, _opened: OpenEvaluation) -> Mapping[str, bytes]:
-    """Draw the plots of an evaluation, or take them from the cache."""
+    """Draw an evaluation's plots (PNG by file name), or take them from the cache, as long as `stamp` is the same."""
     return draw_plots(_opened.table, is_dark=is_dark)
 
 
@@ -80,7 +84,9 @@ def draw_cached(folder: Path, stamp: Any, is_dark: bool, _opened: OpenEvaluation
 def compare_cached(
     first: RunOfAgent, second: RunOfAgent, stamps: Any, _runs: Mapping[RunOfAgent, Sequence[AgentEpisode]]
 ) -> tuple[Comparison, Sides]:
-    """Compare two runs, or take the comparison from the cache."""
+    """Compare two runs, or take the comparison from the cache, as long as `stamps` is the same. `_runs` has the
+    episodes of both.
+    """
     pair = _runs[first], _runs[second]
     return compare_episodes(*pair, resamples=_RESAMPLES), split_questions(*pair)
 

@@ -35,6 +35,7 @@ class RunOfAgent(NamedTuple):
     agent: str
     backend: str
     index: str
+    """Hash of the index that is searched; empty where there is none."""
     model: str
 
 

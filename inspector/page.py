@@ -54,7 +54,7 @@ _HIGH, _LOW = 640, 330
 
 
 def show_rows(run: OpenRun, show: Show) -> None:
-    """Let a person choose a table and a row of it, and show the row."""
+    """Let a person choose a table and a row of it, and show the row. `show` has the tables to choose from."""
     tables = {table.name: table for table in show.tables if table.columns and table.name in run.tables}
     asked, first = st.query_params.get(TABLE), next(iter(tables))
     chosen = first
@@ -103,8 +103,8 @@ def _show_row(run: OpenRun, table: ShownTable, number: int | None) -> None:
 
 @st.cache_resource(max_entries=2, show_spinner="Opening the run …")
 def open_cached(folder: Path, stamp: Any) -> tuple[OpenRun, tuple[str, ...]]:
-    """Return the run of a folder in its present state and the tables on whose rows people decide, from the cache if
-    possible.
+    """Return the run of a folder and the tables on whose rows people decide, from the cache as long as `stamp`, which
+    changes with the folder's content, is the same.
     """
     run, settings = open_run(folder), read_settings(folder)
     if settings is None:

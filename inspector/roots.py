@@ -139,6 +139,7 @@ class RowDifference:
     first: tuple[int, ...]
     """Numbers of rows that the first run alone has."""
     second: tuple[int, ...]
+    """Numbers of rows that the second run alone has."""
 
     @property
     def what(self) -> str:

@@ -280,7 +280,7 @@ def ordered(run: OpenRun, table: ShownTable, column: str, *, is_descending: bool
 
 
 def title_of(path: str) -> str:
-    """Return a column's title in a list: for a part of a record the part's name, for its total the record's."""
+    """Return a column's title in a list: `final answer` of `reward.final_answer`, but `reward` of `reward.total`."""
     whole, _, part = path.rpartition(".")
     return (whole if part == "total" else part).replace("_", " ")
 

@@ -65,9 +65,9 @@ def _check(command: Sequence[str], launcher: Launcher, config: LaunchConfig) -> 
     if launcher != "local" and option_value(command, "--engine") == "verl":
         raise InvalidInput("verl runs on a Ray cluster: start this command on its first node", field="--engine")
     if launcher in ("local", "accelerate") and config.nodes > 1:
-        raise InvalidInput("several nodes need slurm or k8s", field="nodes")
+        raise InvalidInput("several nodes need the launcher slurm or k8s", field="nodes")
     if launcher in ("local", "accelerate") and config.vllm_nodes:
-        raise InvalidInput("a node of vLLM servers needs slurm or k8s", field="vllm_nodes")
+        raise InvalidInput("a node of vLLM servers needs the launcher slurm or k8s", field="vllm_nodes")
     if config.vllm_nodes and option_value(command, "--vllm-url") is not None:
         raise InvalidInput("starts a server, and --vllm-url names one: give one of them", field="vllm_nodes")
     if launcher == "k8s":

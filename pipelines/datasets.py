@@ -26,7 +26,7 @@ def dataset_names() -> tuple[str, ...]:
 def load_dataset(name: str) -> DataSet:
     """Return a data set by its name. Raises `InvalidInput` for one that is not installed."""
     if name not in declared_datasets():
-        raise InvalidInput(f"a run of {name!r}; this trailforge knows {', '.join(declared_datasets())}")
+        raise InvalidInput(f"no data set {name!r} is installed; this trailforge knows {', '.join(declared_datasets())}")
     return declared_datasets()[name].load()
 
 

@@ -70,7 +70,7 @@ def sample(rows: Iterable[T], limit: int | None, seed: int, source: Path) -> tup
         elif (place := rng.randrange(total)) < _MOST_SAMPLED:
             chosen[place] = row
     if not chosen:
-        raise InvalidInput("holds nothing to make data of", file=source)
+        raise InvalidInput("holds nothing to make data of; give a file with rows", file=source)
     return chosen, total
 
 

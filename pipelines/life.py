@@ -245,7 +245,10 @@ class Life:
             for error in drawn.broken.values():
                 raise error
         if self.place is not None and sorted(drawn.rows, key=self.place) != list(drawn.rows):
-            raise InvalidInput(f"does not sort the rows of {uid_of(item)} as they were drawn", field="Life.place")
+            raise InvalidInput(
+                f"does not sort the rows of {uid_of(item)} in the order in which they were drawn",
+                field="Life.place",
+            )
 
     def _left_out(self, at: str, item: Any, verdict: Verdict, drawn: Draws[Any]) -> RejectedRow:
         return rejected_row(at, uid_of(item), verdict, to_dict(item) if drawn.payload is None else drawn.payload)

@@ -73,13 +73,17 @@ def load_index_preset(name_or_path: str) -> dict[str, Any]:
 
 
 def load_bands(name_or_path: str) -> dict[str, Any]:
-    """Read a file of bands by its name or by a YAML file's path. Raises `InvalidInput` when there is none."""
+    """Read the bounds between which figures of finished runs are to be, by the file's name in `bands/` or by a path.
+    Raises `InvalidInput` when there is no such file.
+    """
     house = _HOUSE / "bands"
     return _read(name_or_path, house, lambda: _names(house))
 
 
 def load_night(name_or_path: str) -> dict[str, Any]:
-    """Read a night's preset by its name or by a YAML file's path. Raises `InvalidInput` when there is none."""
+    """Read which data sets a night makes, by the file's name in `nights/` or by a path. Raises `InvalidInput` when
+    there is no such file.
+    """
     house = _HOUSE / "nights"
     return _read(name_or_path, house, lambda: _names(house))
 

@@ -73,7 +73,7 @@ class ResultFilter:
     def __post_init__(self) -> None:
         """Raises `InvalidInput` where a model is to choose and there is none."""
         if "model" in (self.rule, self.documents) and self.client is None:
-            raise InvalidInput("a filter asks a model: say which one", field="filter_model")
+            raise InvalidInput("the filter of search results asks a model: say which one", field="filter_model")
 
     async def keep(
         self, question: str, search: Search, found: KgResult, meter: Meter | None = None

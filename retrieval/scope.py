@@ -250,7 +250,10 @@ async def ask_server(url: str, config: SearchClientConfig = _AT_ONCE) -> ServedC
         return ServedCorpus()
     corpus = corpora.get(client.corpus) if client.corpus else next(iter(corpora.values()), None)
     if not isinstance(corpus, dict):
-        raise RetrievalError(f"{url}: serves {', '.join(corpora) or 'no corpus'}, not {client.corpus or 'one'}")
+        raise RetrievalError(
+            f"{url}: this search server has {', '.join(corpora) or 'no corpus'}, not {client.corpus or 'one'}; "
+            "name one as URL?corpus=NAME"
+        )
     return ServedCorpus(str(corpus.get("backend", "")), str(corpus.get("hash", "")))
 
 
@@ -312,7 +315,7 @@ def open_retrieval(
         return Retrieval(encoder, open_index(corpus, encoder=encoder, asker=asker), wanted, name)
     documents = list(read_corpus(corpus))
     if not documents:
-        raise InvalidInput("holds no passages", file=corpus)
+        raise InvalidInput("holds no passages to search; give an index, or a file of passages", file=corpus)
     return _take_in(documents, wanted, name)
 
 

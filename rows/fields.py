@@ -110,7 +110,7 @@ class Fields:
         """Return a text that is not empty, without surrounding white space."""
         text = self.text(name)
         if not text:
-            raise InvalidInput("empty", field=self.name(name))
+            raise InvalidInput("is empty; a text is needed", field=self.name(name))
         return text
 
     def integer(self, name: str) -> int:

@@ -61,9 +61,9 @@ def open_file(path: Path, expected: str = EXPECTED) -> Iterator[io.BufferedReade
     except IsADirectoryError as error:
         raise InvalidInput("is a folder, expected a file", file=path) from error
     except EOFError as error:
-        raise InvalidInput("the gzip file is cut short", file=path) from error
+        raise InvalidInput("the gzip file is cut short; fetch it again", file=path) from error
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise InvalidInput(f"the gzip file is damaged ({error})", file=path) from error
+        raise InvalidInput(f"the gzip file is damaged ({error}); fetch it again", file=path) from error
     except UnicodeDecodeError as error:
         raise InvalidInput(f"not UTF-8 text; expected {expected}; {AS_UTF_8}", file=path) from error
     except OSError as error:

@@ -128,7 +128,7 @@ class _Lines:
 def _wanted(names: list[str], path: Path, choose: Choose) -> set[str]:
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
-        raise InvalidInput("two columns have this name", file=path, field=twice)
+        raise InvalidInput("two columns have this name; rename one of them", file=path, field=twice)
     try:
         return set(choose(names))
     except InvalidInput as error:

@@ -336,5 +336,5 @@ def check_table_file(path: Path, record: type, expected: int) -> None:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InvalidInput(f"not a readable Parquet file ({error})", file=path) from error
     if found != expected:
-        raise CountMismatch(f"{path}: {found} rows, the manifest says {expected}")
+        raise CountMismatch(f"{path}: {found} rows, the manifest says {expected}; make the run again")
     check_schema(record, schema, source=path)

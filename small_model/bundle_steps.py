@@ -38,6 +38,7 @@ class StepWork:
     context: BundleContext
     meter: Meter = field(default_factory=Meter)
     joins: str = ""
+    """Why no question can join documents of the bundle; empty where one can."""
 
     async def write(self) -> list[BundleQuestion]:
         """Write at most as many drafts as are asked for, taken from each shared name in turn. Raises
@@ -61,7 +62,7 @@ class StepWork:
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
         """Answer in two steps: first what is described, then the question with that name in place of the
-        description.
+        description; from memory without documents. `sample` numbers the draw. None: the model found nothing.
         """
         if not documents:
             return await self._from_memory(row.asked().text, sample)

@@ -15,7 +15,7 @@ _THREADS = 2
 
 
 def main(port: int, slots: int, weights: str) -> None:
-    """Serve a model until standard input ends."""
+    """Serve the GGUF file `weights`, at most `slots` requests at a time, until standard input ends."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()  # pyright: ignore[reportAttributeAccessIssue]

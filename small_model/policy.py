@@ -25,7 +25,9 @@ class RulePolicy:
         return [is_decomposable(sub_question) for sub_question in sub_questions]
 
     async def propose(self, sub_question: str, count: int) -> Proposal:
-        """Return splits of a sub-question: the model's choice first, then the others in the order of the rules."""
+        """Return at most `count` splits of a sub-question: the model's choice first, then the others in the order of
+        the rules.
+        """
         candidates = candidate_splits(sub_question)[:_MAX_CANDIDATES]
         if self._config.model_chooses and len(candidates) > 1:
             chosen = await self._choose(sub_question, candidates)

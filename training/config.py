@@ -305,7 +305,7 @@ def _train_preset(name: str, content: dict[str, Any]) -> TrainPreset:
         if key not in (*expected, *optional):
             raise InvalidInput(f"unknown; expected {', '.join((*expected, *optional))}", field=str(key))
     if missing := [key for key in expected if key not in content]:
-        raise InvalidInput("missing in the preset", field=missing[0])
+        raise InvalidInput("missing in the preset; add it", field=missing[0])
     if content["protocol"] not in TRAINED_PROTOCOLS:
         raise InvalidInput(f"{content['protocol']!r} is none of {', '.join(TRAINED_PROTOCOLS)}", field="protocol")
     return TrainPreset(

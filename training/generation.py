@@ -194,7 +194,7 @@ class VllmServerGenerator:
             with urlopen(f"{self._url}/v1/models", timeout=30) as answer:
                 self._model = json.load(answer)["data"][0]["id"]
         except OSError as error:
-            raise ServerUnavailable(f"{self._url}: {error}") from None
+            raise ServerUnavailable(f"{self._url} does not answer ({error}); see whether the server runs") from None
 
     async def go_on(self, ids: list[int], room: int, stop: Sequence[str]) -> Continuation:
         """Continue a sequence. Raises `ServerUnavailable` or `RequestRefused` where the server does not answer."""
@@ -220,10 +220,10 @@ async def post_json(url: str, asked: Mapping[str, Any]) -> Any:
                         return await answer.json()
                     why = f"HTTP {answer.status}: {(await answer.text())[:200]}"
                     if answer.status < 500:
-                        raise RequestRefused(f"{url}: {why}")
+                        raise RequestRefused(f"{url} refuses the request: {why}")
             except aiohttp.ClientError as error:
                 why = str(error) or type(error).__name__
-    raise ServerUnavailable(f"{url}: {why}")
+    raise ServerUnavailable(f"{url} does not answer ({why}); see whether the server runs")
 
 
 def _stops(stop: Sequence[str]) -> dict[str, Any]:
@@ -319,7 +319,9 @@ class CheckpointClient:
             ids = self._ids(request)
             room = min(request.sampling.max_tokens, self._window - len(ids))
             if room < 1:
-                raise ContextOverflow(f"a prompt of {len(ids)} tokens leaves no room within {self._window}")
+                raise ContextOverflow(
+                    f"a prompt of {len(ids)} tokens leaves no room within {self._window}, the model's window"
+                )
             future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
             self._waiting.append((request, ids, room, future))
             if self._at_work is None:

@@ -70,7 +70,7 @@ def pieces(messages: Sequence[Spoken], train: Sequence[bool] | None = None, fram
     """
     flags = [message.role == "assistant" for message in messages] if train is None else train
     if len(flags) != len(messages):
-        raise InvalidInput(f"{len(flags)} flags for {len(messages)} messages", field="train")
+        raise InvalidInput(f"{len(flags)} flags for {len(messages)} messages: give one for each message", field="train")
     context = ""
     for number, (message, flag) in enumerate(zip(messages, flags, strict=True)):
         context += frame.before(message.role, is_first=number == 0)
@@ -79,7 +79,10 @@ def pieces(messages: Sequence[Spoken], train: Sequence[bool] | None = None, fram
             yield Piece(message.content + frame.end, is_agents=True, train=flag, message=number)
             context = frame.after_end
         elif flag:
-            raise InvalidInput(f"the loss is taken on message {number}, a turn of {message.role}", field="train")
+            raise InvalidInput(
+                f"the loss is taken on message {number}, a turn of {message.role}; only the assistant's are trained",
+                field="train",
+            )
         else:
             context += message.content + frame.after(message.role)
     if context:

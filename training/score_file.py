@@ -122,7 +122,7 @@ def _json_lines(path: Path, protocol: str | None) -> Iterator[tuple[int, _Item]]
 
 def _item(line: Any, protocol: str | None) -> _Item:
     if not isinstance(line, dict):
-        raise InvalidInput(f"expected an object, got {type(line).__name__}")
+        raise InvalidInput(f"expected a JSON object in each line, got {type(line).__name__}")
     if unknown := sorted(line.keys() - _KEYS):
         raise InvalidInput(f"unknown; expected some of {', '.join(sorted(_KEYS))}", field=unknown[0])
     truth = _possible(read_truth(line["ground_truth"])) if "ground_truth" in line else _truth(line, protocol)
@@ -141,13 +141,13 @@ def _conversation(line: Mapping[str, Any], protocol: str) -> tuple[ChatMessage, 
     if "messages" in line:
         return read_messages(line["messages"])
     if not isinstance(line.get("text"), str):
-        raise InvalidInput("expected messages, or the episode as text", field="messages")
+        raise InvalidInput("expected a list of messages, or the whole episode as one text", field="messages")
     return split_text(line["text"], protocol)
 
 
 def _truth(line: Mapping[str, Any], protocol: str | None) -> GroundTruth:
     if not isinstance(answer := line.get("answer"), str):
-        raise InvalidInput("expected a text, or a ground_truth", field="answer")
+        raise InvalidInput("expected the right answer as text, or the field ground_truth", field="answer")
     named = line.get("protocol") or protocol
     if not isinstance(named, str):
         raise InvalidInput("missing; name it in the line or with --protocol", field="protocol")

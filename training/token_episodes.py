@@ -109,7 +109,7 @@ class TokenWriter:
             self._append(self._given(request))
         room = min(self._limits.max_tokens - len(self.ids) - 1, self._longest(request))  # one is for the turn's end
         if room < 1:
-            raise ContextOverflow(f"no room within {self._limits.max_tokens} tokens")
+            raise ContextOverflow(f"the episode has no room left within its {self._limits.max_tokens} tokens")
         before = len(self.prompt_ids) + len(self.ids)
         stop = request.sampling.stop
         generated = await self._go_on([*self.prompt_ids, *self.ids], room, stop)
@@ -137,7 +137,9 @@ class TokenWriter:
     def _append(self, new: list[int]) -> None:
         """Append what the agent is given to read; raises `ContextOverflow` when it does not fit."""
         if len(self.ids) + len(new) + 2 > self._limits.max_tokens:
-            raise ContextOverflow(f"the result does not fit into {self._limits.max_tokens} tokens")
+            raise ContextOverflow(
+                f"the result of a search does not fit into the episode's {self._limits.max_tokens} tokens"
+            )
         self.ids += new
         self.mask += [0] * len(new)
         self.logprobs += [0.0] * len(new)

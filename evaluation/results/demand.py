@@ -77,7 +77,9 @@ def read_attempts(folder: Path, named: str = "") -> tuple[str, list[AgentEpisode
             names.add(name)
     if not found:
         raise InvalidInput(
-            f"holds no episode of {named or 'any agent'} that came to an end", file=folder, field="--cell"
+            f"holds no episode of {named or 'any agent'} that came to an end; name another cell, or evaluate first",
+            file=folder,
+            field="--cell",
         )
     content = "\n".join(sorted(f"{each.uid} {is_right(each.scores)}" for each in found))
     return f"{', '.join(sorted(names))} {hashlib.sha256(content.encode()).hexdigest()[:12]}", found

@@ -52,7 +52,10 @@ def measure_difficulty(folder: Path, cell: str = "") -> tuple[str, list[Measured
         if (episode.agent, episode.backend, episode.model) == chosen and episode.stop != "failed":
             found[episode.question, episode.golds[0]].append(episode)
     if not found:
-        raise InvalidInput(f"holds no episode of {'/'.join(chosen)} that came to an end", file=folder)
+        raise InvalidInput(
+            f"holds no episode of {'/'.join(chosen)} that came to an end; name another cell, or evaluate first",
+            file=folder,
+        )
     return "/".join(chosen), [_measure(*asked, episodes) for asked, episodes in found.items()]
 
 

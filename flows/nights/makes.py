@@ -76,7 +76,11 @@ def _check(make: PlannedDataSet, before: list[PlannedDataSet]) -> None:
     givers = [each.folder for each in before if load_dataset(each.dataset).ask_elsewhere]
     if make.input not in givers:
         known = ", ".join((OF_DOCUMENTS, *givers))
-        raise InvalidInput(f"nothing before it gives questions of {make.input!r}; there are {known}", field="input")
+        raise InvalidInput(
+            f"no entry before this one makes questions of {make.input!r}; there are {known}", field="input"
+        )
     asked = {each.input for each in before} - {OF_DOCUMENTS}
     if asked and make.input not in asked:
-        raise InvalidInput(f"the questions of a window come from one entry, which is {min(asked)}", field="input")
+        raise InvalidInput(
+            f"the questions of a window come from one entry, here {min(asked)}; name that one", field="input"
+        )

@@ -58,7 +58,9 @@ def keep_plan(folder: Path, plan: WindowPlan, replan: Collection[str] = ()) -> N
     if begun is not None:
         _check_changes(folder, begun, plan, replan, is_complete=(folder / DONE).is_file())
     elif strange := {path.name for path in folder.glob("[!.]*")} - {PLAN, DOCUMENTS, VERDICTS}:
-        raise OutputError(f"{folder} holds no window, but {min(strange)}; give another --out")
+        raise OutputError(
+            f"{folder} holds no window of a night but other things, such as {min(strange)}; give another --out"
+        )
     write_text(folder / PLAN, json.dumps(to_dict(plan), indent=1))
 
 
@@ -82,21 +84,21 @@ def _check_changes(
     problem = f"{folder} was begun with other parameters ({told})"
     if is_complete or any(each.concerns is None for each in changes):
         why = "is complete" if is_complete else "took its documents by them"
-        raise OutputError(
-            f"{problem} and {why}; give these, or move it away. A run for a later day leaves it as it was begun"
-        )
+        raise OutputError(f"{problem} and {why}; give the old parameters, or move the folder away")
     concerned = _with_askers(frozenset().union(*(each.concerns or () for each in changes)), begun, plan)
     gone = {make.folder for make in begun.makes} - {make.folder for make in plan.makes}
     held = sorted(each for each in concerned if is_begun(folder / each) or (each in gone and (folder / each).exists()))
     if held:
         away = ", ".join(str(folder / each) for each in held)
         raise OutputError(
-            f"{problem}, and {', '.join(held)} had begun; give these, or move {away} away. "
-            "A run for a later day finishes the window as it was begun"
+            f"{problem}, and {', '.join(held)} had begun; give the old parameters, or move {away} away. "
+            "Left as it is, the nightly run of a later day finishes it with the old ones"
         )
     if paid := sorted(each for each in concerned - set(asked) if _has_paid(folder / each)):
         flags = " ".join(f"--replan {each}" for each in paid)
-        raise OutputError(f"{problem}, and {', '.join(paid)} paid for calls, though it has no row; add {flags}")
+        raise OutputError(
+            f"{problem}, and {', '.join(paid)} paid for calls, but has no row; to make it with the new, add {flags}"
+        )
 
 
 def _changes(begun: WindowPlan, plan: WindowPlan) -> Iterator[_Change]:

@@ -287,5 +287,7 @@ def configure(config: AgentRunConfig, inputs: RunInputs) -> AgentRunConfig:
         raise InvalidInput(f"pages of the web are opened by a server: {mend}", field="--retrieval")
     if config.generator.declared.searches == "plan" and not (retrieval.searches_paragraphs or retrieval.kind == WEB):
         name = config.generator.agent
-        raise InvalidInput(f"{name} runs plans, over a question's own paragraphs (--scope question) or the web")
+        raise InvalidInput(
+            f"the agent {name} plans its searches: it takes a question's own paragraphs (--scope question) or the web"
+        )
     return replace(config, retrieval=with_hash(retrieval)).on_graph(inputs.options.get("kg"))

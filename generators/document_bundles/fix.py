@@ -43,7 +43,9 @@ def refit(row: BundleQuestion, old: BundleQuestion) -> BundleQuestion:
     new = _chosen(row) - _chosen(old) if row.options else {row.answer} - {old.answer}
     for answer in sorted(new):
         if not _is_supported(answer, row):
-            raise InvalidInput(f"no evidence of the question says {answer!r}", field="answer")
+            raise InvalidInput(
+                f"no evidence of the question says {answer!r}; give an answer that its documents state", field="answer"
+            )
     verdicts.append(bundles.no_key_facts(row))
     return replace(row, filters=remeasure(row.filters, verdicts, _MEASURED_ON_OTHERS, EARLIER_REASONS))
 

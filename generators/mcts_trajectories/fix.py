@@ -31,7 +31,9 @@ def refit(row: Trajectory, old: Trajectory) -> Trajectory:
         row = replace(row, judge_score=None)
     problem = mismatch(row) or next(_rewritten(row, old), "") or (span_problem(row) if old.spans else "")
     if problem:
-        raise InvalidInput(f"the conversation says otherwise: {problem}", field="messages")
+        raise InvalidInput(
+            f"the conversation does not fit the fixed row: {problem}; fix messages, too", field="messages"
+        )
     _check_question(row.question, old.question, (row.answer, *row.answer_aliases))
     check_verdicts(unrewarded_answer(row), answer_before_found(row))
     is_judged_right = row.judge_score is not None and old.reward.total > 0
@@ -66,7 +68,10 @@ def _with_golds(row: Trajectory, old: Trajectory) -> Trajectory:
     if is_new and not mcts_reward(row.final_answer, (row.answer,)):
         # As the filter says it: the aliases may still be those of the old answer.
         detail = f"final answer {row.final_answer!r}, gold {row.answer!r}"
-        raise InvalidInput(f"filter unrewarded_answer rejects it then: {detail}", field="answer")
+        raise InvalidInput(
+            f"filter unrewarded_answer rejects it then: {detail}; give another answer, or reject the row",
+            field="answer",
+        )
     aliases = row.answer_aliases
     if row.answer != old.answer and aliases == old.answer_aliases:
         aliases = tuple(gold for gold in (old.answer, *aliases) if not is_new or same_answer(gold, row.answer))
@@ -93,4 +98,4 @@ def _rewritten(row: Trajectory, old: Trajectory) -> Iterator[str]:
 def _check_question(question: str, old: str, golds: Sequence[str]) -> None:
     named = [gold for gold in golds if mentions(question, gold) and not mentions(old, gold)]
     if named:
-        raise InvalidInput(f"it names its answer {named[0]!r}", field="question")
+        raise InvalidInput(f"the question names its answer {named[0]!r}; word it without", field="question")

@@ -232,7 +232,7 @@ class Endpoint:
             case "limited" | "overloaded" | "failed" | "refused":
                 return Failure(error.kind, said, retry_after(headers), is_heard=True)
             case "too_long":
-                return ContextOverflow(f"the prompt is too long for the model ({said})")
+                return ContextOverflow(f"the prompt is too long for the model's window ({said})")
             case "credit":
                 return OutOfCredit(f"{self._where}: nothing is left to pay with ({said}); see to the account, {_AGAIN}")
             case "key":
@@ -244,7 +244,7 @@ class Endpoint:
                 what = f"refused with {said}; {error.mend}, {_AGAIN}"
             case _:
                 names = await self._names() if error.kind == "model" else ""
-                what = f"not found; check the URL (it ends in /v1) and --model-name ({said}){names}"
+                what = f"not found; check the URL (it has to end in /v1) and --model-name ({said}){names}"
         # A firewall says such things of one prompt, too.
         return Failure("refused", said, is_heard=True, error=ProviderError(f"{self._where}: {what}"))
 
@@ -265,7 +265,7 @@ class Endpoint:
     def _not_understood(self, why: str = "") -> ProviderError:
         return ProviderError(
             f"{self._where}: what it sends is no OpenAI-compatible reply; "
-            f"check the URL (it ends in /v1){why and f' ({why})'}"
+            f"check the URL (it has to end in /v1){why and f' ({why})'}"
         )
 
 

@@ -226,7 +226,9 @@ class _LeasedReservation(Reservation):
     def settle(self, reply: Reply) -> None:
         """See `Reservation`. Raises `ClusterError` when what was set aside may have gone to others."""
         if not self._link.holds(self._lease):
-            raise ClusterError("this worker was taken for lost, and keeps no reply to what it had asked by then")
+            raise ClusterError(
+                "the run took this worker for lost, so it may keep no reply to what it had asked by then"
+            )
         super().settle(reply)
 
 

@@ -152,7 +152,9 @@ class VllmServer(LocalServer):
         if is_healthy:
             self._healthy_at = now
         elif now - self._healthy_at > self._config.silence_s:
-            raise ServerUnavailable(f"vLLM has not answered at {self.url}/health for {self._config.silence_s:g} s")
+            raise ServerUnavailable(
+                f"vLLM has not answered at {self.url}/health for {self._config.silence_s:g} s; its log says why"
+            )
 
     def metrics(self) -> VllmMetrics:
         """Return the server's present state and its counts so far.
@@ -162,7 +164,9 @@ class VllmServer(LocalServer):
         try:
             text = fetch(f"{self.url}/metrics", timeout_s=5.0).decode("utf-8", "replace")
         except OSError as error:
-            raise ServerUnavailable(f"{self.url}/metrics does not answer ({error})") from error
+            raise ServerUnavailable(
+                f"{self.url}/metrics does not answer ({error}); start the server, or name another --model"
+            ) from error
         return parse_metrics(text)
 
 
@@ -272,7 +276,7 @@ def _opened(path: Path | None) -> IO[bytes]:
     try:
         return open(path, "w+b") if path else tempfile.TemporaryFile()
     except OSError as error:
-        raise OutputError(f"{path} cannot be written ({error.strerror})") from error
+        raise OutputError(f"{path} cannot be written ({error.strerror}); give another --log") from error
 
 
 def _refuse_missing(program: str) -> None:

@@ -48,7 +48,7 @@ class Canvas:
     """Texts that a person searches for, which are marked where they stand."""
 
     def below(self, name: object) -> Canvas:
-        """Return a place within this one."""
+        """Return a place within this one. `name` tells it from other places there, in the names of widgets."""
         return replace(self, key=f"{self.key}.{name}")
 
 

@@ -235,8 +235,8 @@ def _filter(
 
 
 def ask_search(table: str, key: str, on_change: Callable[[], None], place: Any = st) -> str:
-    """Ask a person what to search a table for; the search is part of the page's address, which can be sent to a
-    colleague.
+    """Ask in `place` what to search a table for, and return it; the page's address, which can be sent to a colleague,
+    holds it, too. `key` is the session's name for the text; `on_change` is called when a person changes it.
     """
     named = f"{table}.{SEARCH}"
     if key not in st.session_state and named in st.query_params:
@@ -250,7 +250,9 @@ def ask_search(table: str, key: str, on_change: Callable[[], None], place: Any =
 
 
 def offer_like(key: str, uid: str, then: Callable[[], None], place: Any = st) -> None:
-    """Offer a button that searches for similar rows. `key` is the session's name for the search text."""
+    """Offer a button that searches for rows similar to the one with this uid. `key` is the session's name for the
+    search text; `then` is called once the search is written there.
+    """
 
     def look() -> None:
         st.session_state[key] = write_search([Term(uid, LIKE, ":")])

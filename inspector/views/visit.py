@@ -106,13 +106,17 @@ def visit_of_session() -> DecideVisit:
 
 
 def listen() -> None:
-    """Let keys decide on the row between the marks that `mark` sets."""
+    """Let single keys of the keyboard press the buttons of the row that is shown (a: accept, 1 to 9: reject for the
+    reason of this number, j and k: next and previous row …). The browser knows that row by what `mark` writes.
+    """
     scripts = f"({_SCRIPT})({json.dumps(_NAMES)});({_READING})({json.dumps([*KEYS.items()])})"
     st.html(f'<i class="seat"></i><script>{scripts}</script>', unsafe_allow_javascript=True)
 
 
 def mark(visit: DecideVisit, side: str) -> None:
-    """Mark on the page where a row begins (`from`) or ends (`to`)."""
+    """Write an empty element into the page where the row that is shown begins (`side` is `from`) or ends (`to`), with
+    its seat, by which the browser knows for which row a key was pressed.
+    """
     row = escape_text("/".join(visit.shown))
     st.html(f'<i class="seat {side}" data-seat="{visit.seat}" data-run="{visit.runs}" data-row="{row}"></i>')
 
@@ -120,7 +124,9 @@ def mark(visit: DecideVisit, side: str) -> None:
 def button(
     place: Any, label: str, name: str, seat: int, on_click: Callable[..., object], *args: Any, **more: Any
 ) -> None:
-    """Draw a button that belongs to a seat, with its key where it has one."""
+    """Draw a button in `place` that counts for one showing of a row, its seat. `name` is the button's in the code, and
+    says which key of the keyboard presses it; `args` are passed to `on_click`, `more` to Streamlit's button.
+    """
     key = _KEYS.get(name, name.removeprefix("reject-"))
     place.button(
         label, shortcut=key, key=f"decide.{name}.{seat}", on_click=on_click, args=args, width="stretch", **more

@@ -51,7 +51,9 @@ def check_balance(stages: Iterable[StageCount]) -> None:
     """Raise `CountMismatch` naming the first stage whose counts do not add up."""
     for line in stages:
         if line.balance:
-            raise CountMismatch(f"stage {line.name}: {line.inputs} in, {line.inputs - line.balance} accounted for")
+            raise CountMismatch(
+                f"stage {line.name}: {line.inputs} in, {line.inputs - line.balance} accounted for; report this"
+            )
 
 
 def _tally(counts: Iterable[tuple[Count, ...]]) -> Counter[str]:

@@ -316,7 +316,7 @@ def _tables(run: Path) -> dict[Path, type]:
 
     settings = read_settings(run)
     if settings is None:
-        raise InvalidInput("holds no run", file=run)
+        raise InvalidInput("holds no run; give the --out of a command that makes data", file=run)
     found = [
         (p, t.record) for name, t in dataset_of(settings).all_tables.items() for p in (run / name).glob("*.parquet")
     ]

@@ -179,7 +179,7 @@ def open_run(folder: Path) -> OpenRun:
     try:
         content = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"not JSON ({error})", file=path) from error
+        raise InvalidInput(f"not JSON ({error}); the command of the run writes it again", file=path) from error
     if not isinstance(content, dict) or not isinstance(content.get("dataset"), str):
         raise InvalidInput("names no data set; run the command that made it again", file=path, field="dataset")
     manifest = read_manifest(folder)
@@ -279,9 +279,13 @@ def check_hash(path: Path, entry: FileEntry) -> None:
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise InvalidInput(f"named in {MANIFEST}, but cannot be read ({error.strerror})", file=path) from error
+        raise InvalidInput(
+            f"named in {MANIFEST}, but cannot be read ({error.strerror}); restore it, or make the run again", file=path
+        ) from error
     if found != entry.sha256:
-        raise CountMismatch(f"{path} is not the file that {MANIFEST} describes (another hash)")
+        raise CountMismatch(
+            f"{path} is not the file that {MANIFEST} describes (another hash); restore it, or make the run again"
+        )
 
 
 def stamp_of(folder: Path) -> tuple[tuple[str, int], ...]:

@@ -227,9 +227,9 @@ def config_of(settings: Settings) -> dict[str, Any]:
     try:
         content = parse_json(settings.config)
     except ValueError as error:
-        raise OutputError(f"{SETTINGS}: its configuration is no JSON ({error})") from error
+        raise OutputError(f"{SETTINGS}: its configuration is no JSON ({error}); give another --out") from error
     if not isinstance(content, dict):
-        raise OutputError(f"{SETTINGS}: its configuration is no JSON object")
+        raise OutputError(f"{SETTINGS}: its configuration is no JSON object; give another --out")
     for section, name in _RETIRED:
         if isinstance(content.get(section), dict):
             content[section].pop(name, None)
@@ -339,7 +339,7 @@ class _Intake:
     def _check(self) -> None:
         read = self._taken + len(self.invalid) + len(self.left_out)
         if not read:
-            raise InvalidInput(f"holds no {self.nouns}", file=self.sources[0])
+            raise InvalidInput(f"holds no {self.nouns}; give a file that has some", file=self.sources[0])
         if not self.shards and self.left_out:
             who = "people did not reject" if self.inputs.refused.hash else "an audit did not set aside"
             raise NothingLeft(f"holds no {self.nouns} that {who}", file=self.sources[0])

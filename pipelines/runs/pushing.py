@@ -283,7 +283,9 @@ def _check_secrets(folder: Path, names: Sequence[str]) -> None:
         if found is None and name not in all_lists() and (where := find_key_in_text(text)):
             found = f"the URL of a server, {where}"
         if found is not None:
-            raise InvalidInput(f"holds a secret ({found}), so nothing was sent", file=folder / name)
+            raise InvalidInput(
+                f"holds a secret ({found}), so nothing was sent; take it out, then push again", file=folder / name
+            )
 
 
 @contextmanager

@@ -151,7 +151,7 @@ class TableIndex:
             for path, values in found.items():
                 column, *parts = path.split(".")
                 if column not in batch.schema.names:  # it has no such part
-                    raise InvalidInput("no number in this table has this name", field=path)
+                    raise InvalidInput("no number in this table has this name; name one, as reward.total", field=path)
                 array = batch.column(column)
                 if column == FILTERS and len(parts) == 1:
                     rows, scores, _ = _scores(array, parts[0])
@@ -328,7 +328,7 @@ def _numbers(array: pa.Array, parts: Sequence[str], path: str) -> np.ndarray:
             array = pc.struct_field(array, part)
         return pc.cast(array, pa.float64()).to_numpy(zero_copy_only=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, KeyError) as error:
-        raise InvalidInput("no number in this table has this name", field=path) from error
+        raise InvalidInput("no number in this table has this name; name one, as reward.total", field=path) from error
 
 
 def _scores(array: pa.Array, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -81,7 +81,7 @@ def parse_search(text: str) -> list[Term]:
     while at < len(text):
         match = _TERM.match(text, at)
         if match is None or match.end() == at:  # cannot be: the value takes anything
-            raise InvalidInput(f"cannot be read from {text[at:]!r} on", field=FIELD)
+            raise InvalidInput(f"cannot be read from {text[at:]!r} on; put that in quotation marks", field=FIELD)
         terms.append(_read_term(match))
         at = match.end()
     if not any(term.value for term in terms):
@@ -96,7 +96,7 @@ def _read_term(match: re.Match[str]) -> Term:
     name, by, value = match["name"] or "", match["by"] or "", match["value"]
     if value.startswith('"'):
         if value.count('"') % 2:
-            raise InvalidInput(f"the quotation mark of {value} has no second one", field=FIELD)
+            raise InvalidInput(f"the quotation mark of {value} has no second one; add it", field=FIELD)
         value = value[1:-1].replace('""', '"')
     if name and not value:
         raise InvalidInput(f"what is {name}{by} to be? say a value behind it", field=FIELD)

@@ -30,7 +30,7 @@ def check_question(question: Question, *, hops: str = "decomposition", paragraph
     ids = [paragraph.id for paragraph in question.paragraphs]
     twice = next((i for i, count in Counter(ids).items() if count > 1), None)
     if twice is not None:
-        raise InvalidInput(f"two paragraphs have the id {twice}", field=paragraphs)
+        raise InvalidInput(f"two paragraphs have the id {twice}; give each its own", field=paragraphs)
     for position, hop in enumerate(question.decomposition, start=1):
         name = f"{hops}[{position - 1}]"
         for target in map(int, _REFERENCE.findall(hop.question)):

@@ -170,7 +170,7 @@ def read_row(row: Fields, columns: Mapping[str, str], texts: Sequence[str]) -> S
     if "title" not in columns and bare_name(columns["text"]) == "contents":
         title, text = map(str.strip, split_contents(text))
     if not text:
-        raise InvalidInput("empty", field=columns["text"])
+        raise InvalidInput("is empty; a text is needed", field=columns["text"])
     url = _optional_text(row, columns, "url")
     published = _optional_text(row, columns, "published")
     source = _optional_text(row, columns, "source")
@@ -196,7 +196,7 @@ def as_plain(document: SourceDocument) -> SourceDocument:
     markup."""
     text = tidy(plain_text(document.text))
     if not text:
-        raise InvalidInput("nothing but markup", field="text")
+        raise InvalidInput("holds nothing but markup, and no words to read", field="text")
     return replace(document, title=one_line(plain_text(document.title)), text=text)
 
 
@@ -218,7 +218,7 @@ def _text(row: Fields, column: str) -> str:
         return tidy(_CUT.sub("", row.filled_text(column)))
     text = "\n".join(filter(None, map(tidy, row.texts(column))))
     if not text:
-        raise InvalidInput("empty", field=row.name(column))
+        raise InvalidInput("is empty; a text is needed", field=row.name(column))
     return text
 
 

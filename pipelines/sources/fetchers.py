@@ -68,7 +68,7 @@ class DocumentFetcher(Protocol):
 def _check_request(query: str, since: date | None, until: date | None, limit: int) -> str:
     """The query without blanks around it. Raises `InvalidInput` for what no source can answer."""
     if not query.strip():
-        raise InvalidInput("empty", field="query")
+        raise InvalidInput("is empty; say what to search for", field="query")
     if limit < 1:
         raise InvalidInput(f"expected at least 1, found {limit}", field="limit")
     if since is not None and until is not None and since > until:
@@ -368,7 +368,7 @@ class NewsFetcher:
         except TrailforgeError as error:
             if failure is None:
                 raise
-            raise ProviderError(f"{failure}; then {error}") from None
+            raise ProviderError(f"both providers failed, the first with: {failure}; then {error}") from None
 
 
 FETCHERS: Mapping[str, Callable[[], DocumentFetcher]] = {
@@ -390,7 +390,7 @@ def fetch_to_file(
     fetched = FETCHERS[origin]().fetch(query, since=since, until=until, limit=limit)
     lines = asyncio.run(_lines(fetched))
     if not lines:
-        raise InvalidInput(f"{origin} finds nothing for {query!r} in that time", field="query")
+        raise InvalidInput(f"{origin} finds nothing for {query!r} in that time; take other words", field="query")
     write_text(path, "".join(lines))
     return len(lines)
 

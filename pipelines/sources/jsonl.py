@@ -164,7 +164,7 @@ def _options(row: Fields, column: str) -> tuple[str, ...]:
 def _correct_letters(row: Fields, column: str, options: Sequence[str]) -> tuple[str, ...]:
     """Of an answer that names letters, or gives the options' texts; one that could be either is refused."""
     if not column:
-        raise InvalidInput("no answer: the letters of the correct options", field="answer")
+        raise InvalidInput("no answer given; expected the letters of the correct options, as A or AC", field="answer")
     value = row.values[column]
     value = parsed(value) if isinstance(value, str) else value
     given = row.texts(column) if isinstance(value, list) else [row.filled_text(column)]

@@ -117,7 +117,7 @@ def compile_pattern(pattern: str) -> regex.Pattern[str]:
     text.
     """
     if len(pattern) > LONGEST_PATTERN:
-        raise InvalidInput(f"longer than {LONGEST_PATTERN:,} characters", field="pattern")
+        raise InvalidInput(f"longer than {LONGEST_PATTERN:,} characters; shorten it, or write two", field="pattern")
     try:
         found = _compile(pattern)
     except (regex.error, OverflowError, RecursionError) as error:

@@ -302,7 +302,9 @@ def neighbourhood(index: Index, around: Sequence[str], hops: int = 2, most: int 
     import networkx as nx
 
     if not isinstance(index, LinkedIndex):
-        raise InvalidInput("its back end has no graph; give an index of linear_rag, hippo_rag, raptor or another graph")
+        raise InvalidInput(
+            "the index's back end has no graph; give an index of linear_rag, hippo_rag, raptor or another graph"
+        )
     rows = {document.id: row for row, document in enumerate(index.documents)}
     seeds = [("passage", rows[name]) for name in around if name in rows]
     seeds += [place for name in around if name not in rows for place in index.places_of(name)]

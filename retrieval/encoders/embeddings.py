@@ -197,7 +197,7 @@ class EmbeddingsClient:
         if error.kind == "credit":
             return OutOfCredit(f"embeddings server {self._url}: nothing is left to pay with ({said})")
         if error.kind in ("model", "address", "moved"):
-            return self._wrong(f"not found; check URL (it ends in /v1) and model ({said})")
+            return self._wrong(f"not found; check URL (it has to end in /v1) and model ({said})")
         return _Refused(error)
 
     def _wrong(self, what: str) -> ProviderError:

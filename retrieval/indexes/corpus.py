@@ -198,10 +198,10 @@ def _files(source: Path) -> Iterator[tuple[Path, str]]:
             NOTICE, "%s: links that lead out of the folder are not followed: %s", source, ", ".join(sorted(led_out))
         )
     if not known:
-        raise InvalidInput(f"holds no document ({', '.join((*_TEXT, *_ROWS))}, .gz too)", file=source)
+        raise InvalidInput(f"holds no document ({', '.join((*_TEXT, *_ROWS))}, .gz too); give such files", file=source)
     large = [name for name, path in sorted(known) if _kind(path) in _TEXT and path.stat().st_size > LONGEST_ROW]
     if large:
-        raise InvalidInput(f"texts of {_TOO_LARGE}: {', '.join(large)}", file=source)
+        raise InvalidInput(f"texts of {_TOO_LARGE}, which have to be divided: {', '.join(large)}", file=source)
     yield from ((path, name) for name, path in sorted(known))
 
 
@@ -258,7 +258,7 @@ def _text_document(file: Path, name: str) -> Document:
     if _kind(file) == ".md" and first.lstrip("#")[:1] in {" ", "\t"} and (heading := first.strip("# \t")):
         title, text = heading, rest.strip() or text
     if not text:
-        raise InvalidInput("must be a text that is not empty", file=file)
+        raise InvalidInput("the file holds no text; remove it, or give a file of text", file=file)
     return Document(id=name, title=title, text=text)
 
 

@@ -248,7 +248,7 @@ async def _build(
             passages = passages_of(kept_pages, manifest.chunking, manifest.pages, _counter(tools.encoder))
             written = write_texts(chain(before.documents if before else (), passages), texts)
         if not written.documents:
-            raise InvalidInput("the corpus holds no passages", file=manifest.corpus.name or None)
+            raise InvalidInput("the corpus holds no passages; give some", file=manifest.corpus.name or None)
         corpus = replace(manifest.corpus, sha256=written.sha256, documents=documents.count, tokens=written.tokens)
         manifest = replace(manifest, documents=written.documents, corpus=corpus)
         kept = place / _hash_build(manifest, tools.asker)
@@ -377,7 +377,7 @@ def _new_ones(documents: Iterable[Document], before: OpenIndex) -> Iterator[Docu
     known = {source_of(document.id) if is_cut else document.id for document in before.documents}
     for document in documents:
         if document.id in known:
-            raise InvalidInput(f"{document.id!r} is the id of a document that {before.folder} has", field="id")
+            raise InvalidInput(f"{before.folder} has a document {document.id!r}; give another id", field="id")
         yield document
 
 

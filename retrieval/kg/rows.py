@@ -158,9 +158,9 @@ def readable(path: Path) -> Iterator[None]:
     except IsADirectoryError as error:
         raise InvalidInput("is a folder, expected a file", file=path) from error
     except EOFError as error:
-        raise InvalidInput("the file is cut short", file=path) from error
+        raise InvalidInput("the file is cut short; fetch it again", file=path) from error
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error) as error:
-        raise InvalidInput(f"the file is damaged ({error})", file=path) from error
+        raise InvalidInput(f"the file is damaged ({error}); fetch it again", file=path) from error
     except OSError as error:
         raise InvalidInput(f"cannot be read ({error.strerror or error})", file=path) from error
 

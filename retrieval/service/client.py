@@ -126,7 +126,9 @@ class SearchClient:
         try:
             return [wire.read_rows(row) for row in rows]
         except ValueError as error:
-            raise RetrievalError(f"{self.url}{wire.RETRIEVE}: its answer holds {error}") from None
+            raise RetrievalError(
+                f"{self.url}{wire.RETRIEVE}: its answer holds {error}; is this a search server of this version?"
+            ) from None
 
     async def search_pages(self, query: str, k: int) -> tuple[PageHit, ...]:
         """Return the best `k` passages with their pages. Raises what `retrieve` raises."""
@@ -151,7 +153,10 @@ class SearchClient:
         try:
             return from_dict(record, await self._ask(path, asked))
         except InvalidInput as error:
-            raise RetrievalError(f"{self.url}{path}: what it answers is no {record.__name__} ({error})") from None
+            raise RetrievalError(
+                f"{self.url}{path}: what it answers has another form than a search server's ({error}); "
+                "is this one, of this version?"
+            ) from None
 
     async def health(self) -> dict[str, Any]:
         """Return what the server reports of itself, above all its corpora. Raises `RetrievalError` when it does not
@@ -225,7 +230,7 @@ class _Line(LoopThread):
             is_unreachable = isinstance(error, aiohttp.ClientConnectorError)
             raise Passing(first_line(str(error)) or type(error).__name__, is_unreachable=is_unreachable) from None
         if len(content) > _LARGEST_REPLY:
-            raise RetrievalError(f"{url}: its answer is larger than {_LARGEST_REPLY >> 20} MiB")
+            raise RetrievalError(f"{url}: its answer is larger than {_LARGEST_REPLY >> 20} MiB; ask for less at a time")
         if status in _PASSING:
             raise Passing(f"status {status}{_message(content)}", wait_s)
         if status == 404 and (said := _page_missing(content)):

@@ -163,7 +163,9 @@ class SearchServer:
                 error = TimeoutError(f"no answer within {self.limits.timeout_s:g} s")
             case web.HTTPRequestEntityTooLarge():
                 status, what = error.status, "refused"
-                error = InvalidInput(f"the body is larger than {self.limits.largest_body} bytes")
+                error = InvalidInput(
+                    f"the request is larger than {self.limits.largest_body} bytes; send fewer queries at a time"
+                )
             case web.HTTPException():
                 status, what = error.status, "refused"
             case _NotServed() | NoSuchPage():

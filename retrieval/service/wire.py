@@ -174,7 +174,7 @@ class Asked:
         try:
             fields = parse_json(body)
         except ValueError as error:
-            raise InvalidInput(f"the body is no JSON ({error})") from None
+            raise InvalidInput(f"the body of the request is no JSON ({error})") from None
         if not isinstance(fields, dict):
             raise InvalidInput('the body is no JSON object; send one, as {"queries": [...]}')
         self._fields: dict[str, Any] = fields
@@ -194,7 +194,7 @@ class Asked:
         if not isinstance(value, list):
             raise InvalidInput("has to be a list of texts", field=name)
         if len(value) > most:
-            raise InvalidInput(f"{len(value)} of them; at most {most} in a request", field=name)
+            raise InvalidInput(f"{len(value)} of them; at most {most} go into a request", field=name)
         return [_text(each, name) for each in value]
 
     def number(self, name: str, default: int, most: int) -> int:
@@ -222,5 +222,5 @@ def _text(value: object, name: str) -> str:
     if not isinstance(value, str):
         raise InvalidInput("has to be text", field=name)
     if len(value) > LONGEST_TEXT:
-        raise InvalidInput(f"{len(value)} characters; at most {LONGEST_TEXT}", field=name)
+        raise InvalidInput(f"{len(value)} characters; send at most {LONGEST_TEXT}", field=name)
     return value.encode("utf-8", "replace").decode("utf-8")  # halves of surrogate pairs, which encoders refuse

@@ -43,8 +43,8 @@ _FEWEST_LETTERS = 3
 
 
 def name_choices(store: KgStore, query: str, known: Sequence[str]) -> list[str]:
-    """Return the names that a query is about: earlier answers in it, then names recognised by capitals, else nouns in
-    lower case.
+    """Return the names that a query is about: the answers of earlier hops (`known`), then names recognised by capitals,
+    else the first words in lower case that an entity of the graph is called by.
     """
     looks = [*names_in(query)] or [mention.text for mention in mentions_of(query) if mention.kind == "name"]
     every = dict.fromkeys([*known, *(look.strip(" <>") for look in looks)])
@@ -59,11 +59,11 @@ def name_choices(store: KgStore, query: str, known: Sequence[str]) -> list[str]:
 async def relation_choices(
     store: KgStore, retrieval: Retrieval, query: str, entities: Sequence[str], most: int
 ) -> list[str]:
-    """Return the labels of the relations nearest to a query, nearest first.
+    """Return the labels of at most `most` relations, the one most like the query first.
 
-    Considered are those that its entities have, and others that its words name; where these have none, those whose
-    names resemble its words. They are ranked as sentences are, by all their names, with the query's own names left out
-    of it.
+    Considered are the relations of the entities that the names `entities` stand for, and those that words of the query
+    name surely; where the entities have none, also those whose names only resemble words of the query. `retrieval`
+    ranks them: each by all its names, against the query without `entities`.
     """
     rest = query
     for entity in entities:
@@ -121,7 +121,10 @@ def offer_spans(
     passages: Sequence[Passage],
     searched: Collection[str],
 ) -> str:
-    """Return a grammar (GBNF) for the spans that sentences and triples offer; for any line, where they offer none."""
+    """Return a grammar (GBNF) for the possible answers to a query in sentences and triples; for any line without one.
+
+    `passages` are those that the sentences are from, `searched` the ids of the entities that the query is about.
+    """
     spans = [*_ends(query, triples, searched), *_stretches(query, sentences, passages)]
     return choice_of(spans) if spans else _SOMETHING
 
@@ -161,7 +164,9 @@ class Guide:
     offer = staticmethod(offer_spans)
 
     async def lead(self, tool: SearchTool, asker: Asker, sample: int) -> EpisodeRun:
-        """Make one episode along the gold decomposition."""
+        """Make one episode along the gold decomposition of the tool's question. `sample` numbers the episode among
+        those of the question, and seeds its draws.
+        """
         return await GuidedEpisode(tool=tool, asker=asker, sample=sample).run()
 
 

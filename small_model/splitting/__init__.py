@@ -209,7 +209,9 @@ def _asks_something(rest: str, kind: Kind) -> bool:
 
 
 def ask_for(kind: Kind, match: re.Match[str], question: str) -> str:
-    """Return a plain question that asks for a matched span."""
+    """Return a plain question that asks for a span of `question`. `match` is how the pattern of this kind matches the
+    question with its names masked.
+    """
     part = {name: question[slice(*match.span(name))] for name in match.groupdict() if match.start(name) >= 0}
     text = question[match.start() : match.end()]
     noun = part["head"].split()[-1].lower()

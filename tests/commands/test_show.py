@@ -40,7 +40,7 @@ def test_show_filters_episodes_by_kind_and_names_the_kinds_there_are(tmp_path: P
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ('{"dataset": "tables"}', "a run of 'tables'; this trailforge knows"),
+        ('{"dataset": "tables"}', "no data set 'tables' is installed; this trailforge knows"),
         ('{"dataset": 1}', "names no data set"),
         ("[]", "names no data set"),
         ("[" * 100_000, "not JSON"),

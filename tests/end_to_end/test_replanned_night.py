@@ -127,12 +127,15 @@ def test_an_entry_is_planned_anew_beside_finished_ones_though_it_is_killed_twice
     assert {path.name for path in before} >= {"manifest.json", "run.json", "calls.sqlite"}
 
     refused = lab.run("other.yaml")
-    assert refused.code == 9 and "kg paid for calls, though it has no row; add --replan kg" in refused.error_line
+    assert (
+        refused.code == 9
+        and "kg paid for calls, but has no row; to make it with the new, add --replan kg" in refused.error_line
+    )
     lab.kill_when(lambda: any((kg / "shards").glob("*.json")), "other.yaml", "--replan", "kg")
     plan = json.loads((lab.window / windows.PLAN).read_text())
     assert [Path(make["preset"]).name for make in plan["makes"]] == ["preset.yaml", "preset.yaml", "other.yaml"]
     held = lab.run("preset.yaml", "--replan", "kg")
-    assert held.code == 9 and f"kg had begun; give these, or move {kg} away" in held.error_line
+    assert held.code == 9 and f"kg had begun; give the old parameters, or move {kg} away" in held.error_line
 
     ended = lab.run("other.yaml")
     assert ended.code == 0, ended.err

@@ -210,7 +210,9 @@ def test_a_preset_that_has_changed_since_is_named_and_keeps_the_rows_that_it_mad
     changed = (
         f"content of mcts's preset, benchmarks or graph: {now.makes[1].config_hash} -> {then.makes[1].config_hash}"
     )
-    with pytest.raises(OutputError, match=rf"{changed}\), and mcts had begun; give these, or move \S+/mcts away"):
+    with pytest.raises(
+        OutputError, match=rf"{changed}\), and mcts had begun; give the old parameters, or move \S+/mcts away"
+    ):
         lab.run(EMPTY + timedelta(days=1), model=NOBODY)
 
 

@@ -97,7 +97,7 @@ def test_a_fix_that_changes_nothing_is_none(tmp_path: Path) -> None:
 
 
 def test_what_is_no_text_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="not valid UTF-8"):
+    with pytest.raises(InvalidInput, match="what UTF-8 cannot write"):
         say(tmp_path, {"action": "reject", "reason": "\udcff bad"})
     assert read_decisions(tmp_path) == []
 

@@ -60,7 +60,7 @@ def test_a_life_whose_books_have_no_line_for_draws_fails_an_item_with_its_broken
 
 def test_a_place_that_does_not_sort_rows_as_they_were_drawn_is_told_before_they_are_written() -> None:
     """As texts q-10 comes before q-2, and `verify`, which sorts rows so, would call a sound run wrong."""
-    with pytest.raises(InvalidInput, match="does not sort the rows of q as they were drawn"):
+    with pytest.raises(InvalidInput, match="does not sort the rows of q in the order in which they were drawn"):
         lived(11, place=lambda row: row.id)
     assert len(lived(11, place=lambda row: row.sample).rows["worded"]) == 11
 

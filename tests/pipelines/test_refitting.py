@@ -73,7 +73,7 @@ def test_a_fixed_question_is_asked_in_the_conversation() -> None:
     assert refit(question=asked, turns={1: REACT.user_turn(asked)}) == fixed
     with pytest.raises(InvalidInput, match="turn 1 is not the agent's"):
         refit(question=asked, turns={1: REACT.user_turn("Who founded Rome?")})
-    with pytest.raises(InvalidInput, match="it names its answer 'Wien'"):
+    with pytest.raises(InvalidInput, match="the question names its answer 'Wien'"):
         refit(question="Where in Wien was the director of Metropolis born?")
 
 

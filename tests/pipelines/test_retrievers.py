@@ -91,7 +91,7 @@ def test_a_server_makes_the_rows_of_the_index_that_it_serves(tmp_path: Path, pas
         again = rows_of(tmp_path / "again", RetrievalConfig(scope="corpus", corpus_index=url))
         environment = open_training_environment("react", (), search=EnvironmentConfig(kind=url))
         assert finds_the_same(environment, by_index)
-        with pytest.raises(RetrievalError, match="serves wiki, not news"):
+        with pytest.raises(RetrievalError, match="has wiki, not news"):
             configured(RetrievalConfig(kind=f"{url}/?corpus=news"))
     for rows in (by_url, again):
         assert [(row.uid, row.steps) for row in rows] == [(row.uid, row.steps) for row in by_index]

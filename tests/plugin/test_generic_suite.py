@@ -108,7 +108,7 @@ def test_it_is_found_by_its_entry_point() -> None:
 
 
 def test_one_that_is_not_installed_is_named_with_those_that_are() -> None:
-    with pytest.raises(InvalidInput, match=r"a run of 'films'; this trailforge knows .*toy_sums"):
+    with pytest.raises(InvalidInput, match=r"no data set 'films' is installed; this trailforge knows .*toy_sums"):
         load_dataset("films")
 
 

@@ -346,12 +346,12 @@ class _Chat:
                     if self._trace.stop_condition is not None or (answer.status == 400 and "context" in why.lower()):
                         raise ContextOverflow(why)
                     if answer.status < 500 and answer.status != 429:
-                        raise RequestRefused(f"{self._url}: HTTP {answer.status}: {why}")
+                        raise RequestRefused(f"{self._url} refuses the request: HTTP {answer.status}: {why}")
             except aiohttp.ClientError as error:
                 why = str(error) or type(error).__name__
             if attempt + 1 < _ATTEMPTS:
                 await asyncio.sleep(_FIRST_WAIT_S * 2**attempt)
-        raise ServerUnavailable(f"{self._url}: {why}")
+        raise ServerUnavailable(f"{self._url} does not answer ({why}); see whether the server runs")
 
 
 def _reply(

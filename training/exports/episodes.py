@@ -93,7 +93,10 @@ def export_episodes(folder: Path, to: str, out: Path) -> Mapping[str, int]:
                 file.write(json.dumps(FORMATS[to](row), ensure_ascii=False) + "\n")
                 count += 1
         if not count:
-            raise InvalidInput(f"holds no episode of {BROWSE} with a right answer", file=folder)
+            raise InvalidInput(
+                f"holds no episode of {BROWSE} with a right answer; make the training set from runs that have some",
+                file=folder,
+            )
         (temporary / "README.md").write_text(_README[to], encoding="utf-8")
     return {FILE: count}
 

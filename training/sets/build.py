@@ -185,7 +185,9 @@ def check(folder: Path, manifest: SetManifest) -> None:
     """
     for line in manifest.stages:
         if line.balance:
-            raise CountMismatch(f"{line.name}: {line.balance} of {line.inputs} rows are not accounted for; report this")
+            raise CountMismatch(
+                f"{line.name}: {line.balance} of {line.inputs} rows are not accounted for; report this as a defect"
+            )
     keys: dict[str, set[str]] = {split: set() for split in SPLITS}
     for table in TABLES:
         found = 0
@@ -198,9 +200,11 @@ def check(folder: Path, manifest: SetManifest) -> None:
         mixed_out = sum(line.inputs - line.accepted for line in lines if line.name.endswith("_mix"))
         expected = sum(line.accepted for line in lines if not line.name.endswith("_mix")) - mixed_out
         if found != expected:
-            raise CountMismatch(f"{table}: {found} rows were written, {expected} were accepted")
+            raise CountMismatch(
+                f"{table}: {found} rows were written, {expected} were accepted; report this as a defect"
+            )
     if both := sorted(keys["train"] & keys["validation"]):
-        raise CountMismatch(f"{len(both)} questions are in both splits, as {both[0]!r}")
+        raise CountMismatch(f"{len(both)} questions are in both splits, as {both[0]!r}; report this as a defect")
 
 
 def _collect_rl(

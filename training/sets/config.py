@@ -95,7 +95,7 @@ class WantedRange:
         if not dots or not given or not all(map(math.isfinite, given)):
             raise InvalidInput(f"{text!r}: expected two numbers, as 0.1..0.7, or one of them, as 4..", field=field)
         if given != sorted(given):
-            raise InvalidInput(f"{text!r} begins above its end", field=field)
+            raise InvalidInput(f"{text!r} begins above its end; exchange the two", field=field)
         return band
 
 

@@ -74,7 +74,9 @@ def read_measured(folder: Path | None, cell: str = "") -> Measured:
     """
     if folder is None:
         if cell:
-            raise InvalidInput("it is one of an evaluation: give --measured", field="--measured-cell")
+            raise InvalidInput(
+                "names a cell of an evaluation; give its folder with --measured", field="--measured-cell"
+            )
         return NOT_MEASURED
     name, found = measure_difficulty(folder, cell)
     return Measured(cell=name, found={identity_of(each.question, each.answer): each for each in found})

@@ -328,4 +328,4 @@ def _named_questions(path: Path) -> Iterator[tuple[str, str]]:
     for question in read_benchmark(path):
         yield path.name.partition(".")[0], question
     if not question:
-        raise InvalidInput("holds no questions", file=path)
+        raise InvalidInput("holds no questions to train on; give a file of questions, one a row", file=path)

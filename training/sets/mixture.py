@@ -54,7 +54,7 @@ def read_mixture(mix: Sequence[Share], given: Sequence[Mixed]) -> Mixture:
             raise InvalidInput(f"no weight for {each.path} ({each.dataset}); add one with --mix", field="mix")
         part_of.setdefault(each.origin, each.dataset)
     if idle := sorted(named - set(part_of.values())):
-        raise InvalidInput(f"{idle[0]}: each of its runs has a weight of its own", field="mix")
+        raise InvalidInput(f"{idle[0]}: each of its runs has a weight of its own; leave this one out", field="mix")
     return Mixture(weights={share.part: Fraction(str(share.weight)) for share in mix}, part_of=part_of)
 
 

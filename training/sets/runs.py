@@ -56,7 +56,7 @@ def open_runs(folders: Sequence[Path]) -> list[FinishedRun]:
     folder_of: dict[str, Path] = {}
     for run in runs:
         if (first := folder_of.setdefault(run.manifest_sha256, run.folder)) != run.folder or runs.count(run) > 1:
-            raise InvalidInput(f"the same run as {first}", file=run.folder)
+            raise InvalidInput(f"the same run as {first}; give each run once", file=run.folder)
     return runs
 
 
@@ -119,7 +119,7 @@ def read_asked(path: Path, column_map: Mapping[str, str] | None = None) -> list[
             raise InvalidInput(row.problem, file=path, row=row.row, field=row.field)
         questions.append(row)
     if not questions:
-        raise InvalidInput("holds no questions", file=path)
+        raise InvalidInput("holds no questions to train on; give a file of questions, one a row", file=path)
     return questions
 
 

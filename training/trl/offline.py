@@ -180,7 +180,9 @@ def train_dpo(
 
     config = preset.dpo
     if config is None:
-        raise InvalidInput("the preset has no such section, with batch_size, max_tokens, learning_rate …", field="dpo")
+        raise InvalidInput(
+            "the preset has no such section; add one with batch_size, max_tokens, learning_rate …", field="dpo"
+        )
     rows = _pairs_of(training_set, preset.protocol)
     accumulated = count_accumulated(config.batch_size, config.per_device, processes(), field="dpo.batch_size")
     source = resolved(base_model or config.base_model)
@@ -251,7 +253,11 @@ def _pairs_of(training_set: Path, protocol: str) -> list[PreferenceRow]:
     own = [row for row in rows if row.protocol == protocol]
     if not own:
         others = ", ".join(sorted({row.protocol for row in rows}))
-        raise InvalidInput(f"pairs/train has none in {protocol} (but in {others})", file=training_set, field="protocol")
+        raise InvalidInput(
+            f"pairs/train has no pair in the protocol {protocol}; take a preset with one of {others}",
+            file=training_set,
+            field="protocol",
+        )
     if len(own) < len(rows):
         log(f"pairs/train: {len(own)} of {len(rows)} pairs are in {protocol}; the others are left out")
     return own

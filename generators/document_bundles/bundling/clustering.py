@@ -176,9 +176,13 @@ def _groups(documents: Documents, config: BundleConfig, seed: int) -> list[Group
 
 def _unit_length(vectors: np.ndarray, documents: int) -> np.ndarray:
     if vectors.ndim != 2 or len(vectors) != documents:
-        raise InvalidInput(f"vectors of shape {vectors.shape} for {documents} documents")
+        raise InvalidInput(
+            f"vectors of shape {vectors.shape} for {documents} documents: expected one row of numbers for each"
+        )
     if not np.isfinite(vectors).all():
-        raise InvalidInput("a vector holds a number that is not finite")
+        raise InvalidInput(
+            "the vector of a document holds a number that is not finite (NaN or infinity): encode the documents again"
+        )
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.ascontiguousarray(vectors / np.where(lengths, lengths, 1), np.float32)
 

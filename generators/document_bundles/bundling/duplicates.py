@@ -60,7 +60,10 @@ class DuplicateConfig:
     def __post_init__(self) -> None:
         """Raises `InvalidInput` when bands would not fill the signature."""
         if self.rows < 1 or SIGNATURE % self.rows:
-            raise InvalidInput(f"{self.rows} does not divide {SIGNATURE}", field="rows")
+            raise InvalidInput(
+                f"{self.rows} does not divide {SIGNATURE}, the length of a signature; take a power of 2 up to that",
+                field="rows",
+            )
 
 
 def exact_key(title: str, text: str) -> bytes:

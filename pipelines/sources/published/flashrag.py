@@ -34,7 +34,7 @@ def read(row: Fields) -> Question:
     """Read a row as a question. Raises `InvalidInput` naming the field."""
     answers = [answer for answer in row.texts("golden_answers") if answer]
     if not answers:
-        raise InvalidInput("no golden answer", field="golden_answers")
+        raise InvalidInput("holds no golden answer, so nothing can be compared", field="golden_answers")
     question = Question(
         id=row.filled_text("id"),
         question=row.filled_text("question"),
@@ -63,7 +63,7 @@ def _annotate(question: Question, metadata: Fields) -> Question:
 
 def _musique(question: Question, metadata: Fields) -> Question:
     if not metadata.flag("answerable", default=True):
-        raise InvalidInput("unanswerable question (MuSiQue-Full row)", field="answerable")
+        raise InvalidInput("unanswerable question (MuSiQue-Full row), so no answer is right", field="answerable")
     steps = metadata.objects("question_decomposition")
     hops = tuple(Hop(question=step.filled_text("question"), answer=step.filled_text("answer")) for step in steps)
     supporting = dict.fromkeys(_paragraph(step) for step in steps if step.has("support_paragraph"))

@@ -45,7 +45,7 @@ def read_context(row: Fields) -> Context:
     pairs = _pairs(row, "context", "sentences", "sentences", "paragraphs")
     paragraphs = [(title, _sentences(sentences, name)) for title, sentences, name in pairs]
     if not paragraphs:
-        raise InvalidInput("empty list", field="context")
+        raise InvalidInput("empty list; expected the paragraphs of the question", field="context")
     return paragraphs
 
 

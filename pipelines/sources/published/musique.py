@@ -23,7 +23,7 @@ KEYS = frozenset({"question", "question_decomposition", "paragraphs"})
 def read(row: Fields) -> Question:
     """Read a row as a question. Raises `InvalidInput` naming the field."""
     if not row.flag("answerable", default=True):
-        raise InvalidInput("unanswerable question (MuSiQue-Full row)", field="answerable")
+        raise InvalidInput("unanswerable question (MuSiQue-Full row), so no answer is right", field="answerable")
     answer = row.filled_text("answer")
     question = Question(
         id=row.filled_text("id"),
@@ -35,7 +35,7 @@ def read(row: Fields) -> Question:
         dataset=NAME,
     )
     if not question.paragraphs:
-        raise InvalidInput("empty list", field="paragraphs")
+        raise InvalidInput("empty list; expected the paragraphs of the question", field="paragraphs")
     return check_question(question, hops="question_decomposition")
 
 

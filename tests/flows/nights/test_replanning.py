@@ -65,7 +65,7 @@ def test_one_with_rows_keeps_its_own_and_the_mend_names_its_folder_alone(tmp_pat
     folder = begun(tmp_path, "bundles", "kg")
     before = (folder / windows.PLAN).read_bytes()
     changes = r"\(kg\.preset: k -> x; content of kg's preset, benchmarks or graph:  -> 000000000000\)"
-    told = rf"{changes}, and kg had begun; give these, or move {folder}/kg away"
+    told = rf"{changes}, and kg had begun; give the old parameters, or move {folder}/kg away"
     with pytest.raises(OutputError, match=told):
         begin(tmp_path, OTHER_KG, replan=["kg"])
     assert (folder / windows.PLAN).read_bytes() == before
@@ -74,7 +74,9 @@ def test_one_with_rows_keeps_its_own_and_the_mend_names_its_folder_alone(tmp_pat
 def test_one_that_paid_and_has_no_row_is_planned_anew_only_when_that_is_asked(tmp_path: Path) -> None:
     folder = begun(tmp_path, "bundles", "mcts")
     pay(folder / "kg")
-    with pytest.raises(OutputError, match=r"kg paid for calls, though it has no row; add --replan kg$"):
+    with pytest.raises(
+        OutputError, match=r"kg paid for calls, but has no row; to make it with the new, add --replan kg$"
+    ):
         begin(tmp_path, OTHER_KG)
     begin(tmp_path, OTHER_KG, replan=["kg"])
     assert read_plan(folder) == OTHER_KG

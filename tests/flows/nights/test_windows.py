@@ -147,7 +147,7 @@ def test_a_window_is_found_until_it_is_complete_and_keeps_the_plan_that_took_its
 def test_a_folder_with_something_else_is_no_window(tmp_path: Path) -> None:
     (tmp_path / PLAN.day).mkdir()
     (tmp_path / PLAN.day / "letters.txt").write_text("")
-    with pytest.raises(OutputError, match=r"holds no window, but letters\.txt"):
+    with pytest.raises(OutputError, match=r"holds no window of a night but other things, such as letters\.txt"):
         begin(tmp_path, PLAN)
 
 

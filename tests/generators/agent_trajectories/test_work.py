@@ -279,7 +279,7 @@ def test_another_agent_keeps_settings_that_are_its_own_too() -> None:
         (SEARCH_R1.name, {"scope": "moon"}, "expected question or corpus"),
         (SEARCH_R1.name, {"scope": "question", "documents": Path("c.jsonl")}, "leave --documents out"),
         (SEARCH_R1.name, {"retrieval": "web", "scope": "corpus"}, "leave them out"),
-        (R_SEARCH.name, {"documents": Path("c.jsonl")}, "runs plans"),
+        (R_SEARCH.name, {"documents": Path("c.jsonl")}, "plans its searches"),
     ],
 )
 def test_what_an_agent_cannot_search_is_refused(agent: str, options: dict[str, Any], message: str) -> None:

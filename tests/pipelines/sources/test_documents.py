@@ -345,7 +345,7 @@ def test_language_codes(text: str, code: str | None) -> None:
 # What is wrong
 
 BAD_ROWS: list[tuple[dict[str, Any], str | None, str]] = [
-    ({**PLAIN, "text": "  "}, "text", "empty"),
+    ({**PLAIN, "text": "  "}, "text", "is empty; a text is needed"),
     ({**PLAIN, "text": None}, "text", "expected a text, found null"),
     ({**PLAIN, "text": {}}, "text", "expected a text, found an object"),
     ({**PLAIN, "text": ["a", []]}, "text[1]", "expected a text, found a list"),
@@ -358,10 +358,10 @@ BAD_ROWS: list[tuple[dict[str, Any], str | None, str]] = [
     ({"text": "One"}, "title", "no column for the title; there are text. Say which: --columns title=COLUMN"),
     ({}, "title", "no column for the title; there are none."),
     ({**ARXIV, "arxiv_id": "x"}, "arxiv_id", "expected an arXiv id as 2504.00016, found 'x'"),
-    ({**ARXIV, "abstract": ""}, "abstract", "empty"),
+    ({**ARXIV, "abstract": ""}, "abstract", "is empty; a text is needed"),
     ({**ARXIV, "listed_date": "soon"}, "listed_date", "expected a date"),
     ({**WIKINEWS, "date": None}, "date", "expected a text, found null"),
-    ({**WIKINEWS, "title": ""}, "title", "empty"),
+    ({**WIKINEWS, "title": ""}, "title", "is empty; a text is needed"),
 ]
 
 
@@ -562,7 +562,7 @@ def test_a_list_of_facts_is_a_text_and_what_a_publisher_dates_is_news(tmp_path: 
     document, empty = read_documents([path])
     assert isinstance(document, SourceDocument) and isinstance(empty, InvalidRow)
     assert (document.text, document.kind, document.published) == ("One.\nTwo.", "news", "2023-10-06")
-    assert (empty.field, empty.problem) == ("facts", "empty")
+    assert (empty.field, empty.problem) == ("facts", "is empty; a text is needed")
 
 
 def test_what_looks_like_papers_is_said_once_a_file_unless_a_kind_is_told(

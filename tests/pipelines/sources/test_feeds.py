@@ -113,7 +113,7 @@ def test_rss(tmp_path: Path, pack: Any) -> None:
     assert (second.title, second.text, second.url) == ("", "No title.", "https://www.city.example/2")
     assert (second.authors, second.published) == (("Cy C.",), None)
     assert isinstance(empty, InvalidRow) and isinstance(undated, InvalidRow)
-    assert (empty.row, empty.field, empty.problem) == (3, "text", "empty")
+    assert (empty.row, empty.field, empty.problem) == (3, "text", "is empty; a text is needed")
     assert "Nothing said" in empty.payload
     assert (undated.row, undated.field) == (4, "published")
     assert undated.problem.startswith("expected a date as 2024-05-31, found 'someday'; ")

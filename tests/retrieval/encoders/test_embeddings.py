@@ -132,7 +132,7 @@ def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
     ("status", "text", "message"),
     [
         (401, "wrong sesame", r"the key is refused .*; set TRAILFORGE_API_KEY"),
-        (404, "no model m", r"not found; check URL \(it ends in /v1\) and model \(status 404: no model m\)"),
+        (404, "no model m", r"not found; check URL \(it has to end in /v1\) and model \(status 404: no model m\)"),
         (400, "too long for sesame", "refused with status 400: too long for <key>, of 'Oslo'"),
     ],
 )

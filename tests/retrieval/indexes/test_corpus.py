@@ -117,7 +117,7 @@ def test_what_cannot_be_read_in_a_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"a\.txt: not UTF-8 text; expected text"):
         list(read_corpus(tmp_path))
     (tmp_path / "a.txt").write_text(" \n")
-    with pytest.raises(InvalidInput, match=r"a\.txt: must be a text that is not empty"):
+    with pytest.raises(InvalidInput, match=r"a\.txt: the file holds no text"):
         list(read_corpus(tmp_path))
     (tmp_path / "a.txt").unlink()
     (tmp_path / "b.jsonl").write_text('{"id": "x", "text": "a"}\n')
@@ -303,7 +303,7 @@ def test_large_texts_of_a_folder_are_refused_by_name(tmp_path: Path, monkeypatch
     (tmp_path / "b").mkdir()
     for name in ("a.txt", "b/c.md", "small.txt"):
         (tmp_path / name).write_text("x" * (11 if name != "small.txt" else 3))
-    with pytest.raises(InvalidInput, match=r"texts of more than 16 MiB.*: a\.txt, b/c\.md$"):
+    with pytest.raises(InvalidInput, match=r"texts of more than 16 MiB.*divided: a\.txt, b/c\.md$"):
         list(read_corpus(tmp_path))
     (tmp_path / "d.txt.gz").write_bytes(gzip.compress(b"x" * 11))
     for name in ("a.txt", "d.txt.gz"):

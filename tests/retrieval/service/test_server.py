@@ -136,7 +136,7 @@ async def test_corpora_are_told_apart_by_name() -> None:
         ("/retrieve", {"queries": ["x"], "topk": 10**9}, 400, "from 1 to 1000"),
         ("/retrieve", {"queries": ["x"], "return_scores": 1}, 400, "true or false"),
         ("/retrieve", b'{"a": ' + b"[" * 9000 + b"]" * 9000 + b"}", 400, "nested"),
-        ("/retrieve", b" " * 100_000, 413, "the body is larger than 90000 bytes"),
+        ("/retrieve", b" " * 100_000, 413, "the request is larger than 90000 bytes"),
         ("/open", {"page": "Atlantis"}, 404, "no page has the id or the title 'Atlantis'"),
         ("/open", {"page": "Vienna", "part": 2}, 404, "no part 2: the page 'Vienna' has one part"),
         ("/open", {"page": "Vienna", "part": 0}, 400, "from 1 to"),
