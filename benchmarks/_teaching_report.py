@@ -217,6 +217,7 @@ def write_report() -> None:
     if PAGE.exists():
         page = PAGE.read_text(encoding="utf-8")
         PAGE.write_text(_MARK.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}{found[3]}", page), encoding="utf-8")
+        print(f"tables of {len(TABLES)} kinds written into {PAGE}")
     else:
         print("\n".join(f"{name}\n\n{table()}" for name, table in TABLES.items()))
     draw_plot()
