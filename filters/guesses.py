@@ -5,6 +5,7 @@ A last turn that says where the answer is from, or that it is nowhere said, is b
 passages, which mention most answers somewhere. Four kinds are heard, clause by clause: that nothing states what is
 asked for, that the answer is remembered or well known, that it is guessed or assumed, and that it is only likely. What
 a later clause reads from a source takes the first and the last kind back; what a source confirms takes back the others.
+That the agent is not sure, of nothing but its answer, is heard too, unless a later clause reads from a source.
 """
 
 from __future__ import annotations
@@ -98,6 +99,14 @@ _LIKELY = _any_of(
     r"\bin all likelihood\b|\b(?:must|would) have\b|\b(?:could|may|might) (?:be|have)\b",
     r"\bi (?:think|believe|suspect|am fairly sure|am pretty sure)\s*[.,;]?$",
 )
+_UNSURE = re.compile(
+    r"\W*(?:(?:but|so|though|although|while|and) )?i(?:'m|’m| am) "
+    r"(?:not (?:(?:fully|entirely|completely|totally|absolutely|quite|really|very|100 ?%|so|too|that) )?"
+    r"(?:sure|certain|confident)|(?:unsure|uncertain))"
+    r"(?: (?:of|about) (?:it|this|that|the answer|my answer)| here)?\W*",
+    re.IGNORECASE,
+)
+"""A clause that says no more than that the agent is not sure now: of what else it may be unsure is not the answer."""
 _OF_ITS_OWN = re.compile(r"\b(?:his|hers?|their|its)\b", re.IGNORECASE)
 _CITES = re.compile(rf"\b(?:{_ONE}|{_MANY}|according to)\b", re.IGNORECASE)
 _CONFIRMS = _any_of(
@@ -290,6 +299,8 @@ def _admits(clauses: Sequence[str], place: int, names: Sequence[str], read: Sequ
     clause, later = clauses[place], clauses[place + 1 :]
     if any(_is_own(found, read) for kind in (_REMEMBERED, _GUESSED) for found in kind.finditer(clause)):
         return not any(_CONFIRMS.search(each) and _CITES.search(each) for each in clauses[place:])
+    if is_unsure(clause):
+        return not any(map(_reads, later))
     if is_unstated(clause):
         found = _UNSTATED.search(clause)
         if found and _CITES.search(clause) and not _is_own(found, read):
@@ -339,6 +350,11 @@ def _is_own(found: re.Match[str], read: Sequence[str]) -> bool:
     is_name = found[0][:1].isupper() and bool(before) and before[0].isalpha() and before[0][0].isupper()
     told = " ".join([found[0], *clause[found.end() :].split()[:1]])
     return not is_name and (told == found[0] or not any(mentions(text, told) for text in read))
+
+
+def is_unsure(clause: str) -> bool:
+    """Tell whether a clause says that the agent is not sure, and of nothing else than its answer."""
+    return bool(_UNSURE.fullmatch(clause))
 
 
 def is_unstated(clause: str) -> bool:

@@ -220,7 +220,7 @@ class BrowseFigures:
 
 MendedKind = Literal["wrong_page", "wrong_candidate", "dead_end"]
 """What an agent did wrong and mended. `wrong_page`: it read a page that the answer does not rest on, and said so, or
-never spoke of it again. `wrong_candidate`: it searched on from the name of such a page. `dead_end`: two or more calls
+never spoke of it again. `wrong_candidate`: it searched on from the name of such a page. `dead_end`: two or more turns
 in a row found nothing new, before it took another way."""
 
 

@@ -33,7 +33,7 @@ TAGS: Mapping[str, str] = MappingProxyType(
         "stopped_late": "The limit of turns or of room stopped it.",
         "not_opened": "It found pages that the answer rests on, and did not open them.",
         "repeated_calls": "It made calls again whose results it still saw, more than two.",
-        "dead_end": "More than eight of its calls in a row were refused, found nothing, or showed nothing new.",
+        "dead_end": "All calls of more than eight turns in a row found nothing, or nothing new.",
         "format": "Its reply cannot be read, or the answer stands in more words than an answer has.",
     }
 )

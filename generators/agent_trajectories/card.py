@@ -129,7 +129,7 @@ def describe_calls(records: Sequence[BrowseRecord]) -> str:
     )
     calls = sorted(one.calls for one in each)
     told = f"; per episode {fmean(calls):.1f} calls ({tools}), {calls[0]} to {calls[-1]}"
-    told += f"; longest dead end {max(map(longest_dead_end, records))} calls"
+    told += f"; longest dead end {max(map(longest_dead_end, records))} turns"
     if kinds := Counter(mistake.kind for record in records for mistake in record.mended):
         mending = sum(bool(record.mended) for record in records)
         each_kind = ", ".join(f"{number} {kind.replace('_', ' ')}" for kind, number in sorted(kinds.items()))

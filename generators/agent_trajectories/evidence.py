@@ -9,7 +9,7 @@ from dataclasses import replace
 from trailforge.evaluation.results import asked_at, read_texts
 from trailforge.filters import SoughtFact, answering_facts, names_of_answer, supports
 from trailforge.filters.facts import unsettled_facts
-from trailforge.filters.guesses import count_remembering, find_admission, find_unread_name, is_unstated
+from trailforge.filters.guesses import count_remembering, find_admission, find_unread_name, is_unstated, is_unsure
 from trailforge.filters.ways import AskedSearch, Way, names_relation
 from trailforge.mcts import references, resolve
 from trailforge.protocols import PROTOCOLS
@@ -181,7 +181,7 @@ def admission_of(row: AgentTrajectory) -> str:
     """Return the clause in which the last turn says that it guesses or remembers its answer, or an empty text.
 
     After long research a turn also tells of pages that said nothing: where a cited part states the answer, that is no
-    admission.
+    admission. That the agent is not sure stays one: to state a name is not to bear every link.
     """
     messages, names = row.episode.messages, names_of_answer(row.episode.answer, row.golds)
     last = messages[-1].content if messages and messages[-1].role == "assistant" else ""
@@ -189,7 +189,7 @@ def admission_of(row: AgentTrajectory) -> str:
     found = find_admission(last, names, read)
     record = row.episode.browse
     if record is not None and is_stated([text for _, text in cited_results(record)], names):
-        while found and found in last and is_unstated(found) and not count_remembering([found]):
+        while found in last and is_unstated(found) and not (is_unsure(found) or count_remembering([found])):
             last = last.replace(found, " ")
             found = find_admission(last, names, read)
     return found

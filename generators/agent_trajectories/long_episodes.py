@@ -12,10 +12,12 @@ from trailforge.protocols.browse import (
     cited_in,
     cited_results,
     is_like_calls,
+    is_put_off,
     longest_dead_end,
     needless_repeats,
     slips_of,
     turns_of,
+    unshown_pages,
 )
 from trailforge.rewards import is_never_quoted
 from trailforge.schemas import AgentTrajectory, BrowseRecord, InvalidInput, Verdict, check_least
@@ -34,7 +36,11 @@ class LongEpisodeLimits:
     max_repeated: int = MOST_REPEATED
     """Most calls that were made again while what they had found before was still shown."""
     max_dead_end: int = LONGEST_DEAD_END
-    """Most calls in a row that led nowhere (`protocols.browse.records.barren_calls`), before another way was taken."""
+    """Most turns in a row of which every call led nowhere (`protocols.browse.records.barren_turns`), before another
+    way was taken. Turns are counted, not calls: one turn may look into many candidates before it sees a result.
+    """
+    max_unshown: int = 0
+    """Most calls that open, or look for words in, a page whose id the agent had not been shown."""
     max_unused_share: float = 0.5
     """Largest share of the opened pages that no later turn names."""
     min_cited_read: float = 0.5
@@ -47,7 +53,7 @@ class LongEpisodeLimits:
         for name in ("max_unused_share", "min_cited_read", "min_gold_cited"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InvalidInput("expected 0 to 1", field=name)
-        check_least(self, 0, "min_calls", "max_slips", "max_repeated", "max_dead_end", must="must be")
+        check_least(self, 0, "min_calls", "max_slips", "max_repeated", "max_dead_end", "max_unshown", must="must be")
         if self.max_calls is not None and self.max_calls < self.min_calls:
             raise InvalidInput("must be min_calls or more", field="max_calls")
 
@@ -59,6 +65,7 @@ def judge_calls(row: AgentTrajectory, limits: LongEpisodeLimits) -> list[Verdict
     if row.episode.browse is None:
         return []
     return [
+        unshown_page(row, most=limits.max_unshown),
         unread_pages(row, least=limits.min_cited_read),
         uncited_answer(row, least=limits.min_gold_cited),
         too_few_calls(row, least=limits.min_calls),
@@ -74,6 +81,17 @@ def malformed_turns(row: AgentTrajectory, *, most: int) -> Verdict:
     slips = slips_of(_record(row))
     verdict = count_faults("malformed_turns", slips, str)
     return verdict if len(slips) > most else replace(verdict, keep=True, detail="")
+
+
+def unshown_page(row: AgentTrajectory, *, most: int) -> Verdict:
+    """Reject an episode that opens, or looks for words in, a page whose id neither the question nor a result of an
+    earlier turn has shown: it knows the page from memory. Score: the number of such calls.
+    """
+    record = _record(row)
+    pages = [record.calls[number].page for number in unshown_pages(record)]
+    keep = len(pages) <= most
+    detail = "" if keep else f"nothing had shown the id of page {', '.join(map(repr, dict.fromkeys(pages)))}"
+    return Verdict(keep=keep, reason="unshown_page", score=float(len(pages)), detail=detail)
 
 
 def unread_pages(row: AgentTrajectory, *, least: float) -> Verdict:
@@ -112,9 +130,9 @@ def uncited_answer(row: AgentTrajectory, *, least: float) -> Verdict:
 
 def too_few_calls(row: AgentTrajectory, *, least: int) -> Verdict:
     """Reject an episode with fewer than `least` calls of tools: too few to teach research. Score: the number of its
-    calls.
+    calls, without those that were put off.
     """
-    calls = len(_record(row).calls)
+    calls = sum(not is_put_off(call) for call in _record(row).calls)
     detail = "" if calls >= least else f"{calls} calls (at least {least})"
     return Verdict(keep=calls >= least, reason="too_few_calls", score=float(calls), detail=detail)
 
@@ -140,11 +158,11 @@ def repeated_calls(row: AgentTrajectory, *, most: int) -> Verdict:
 
 
 def dead_end(row: AgentTrajectory, *, most: int) -> Verdict:
-    """Reject an episode with more than `most` calls in a row that found nothing new of use. Score: the longest such run
-    of calls.
+    """Reject an episode with more than `most` turns in a row that found nothing new of use. Score: the longest such run
+    of turns.
     """
     length = longest_dead_end(_record(row))
-    detail = "" if length <= most else f"{length} calls in a row led nowhere (at most {most})"
+    detail = "" if length <= most else f"{length} turns in a row led nowhere (at most {most})"
     return Verdict(keep=length <= most, reason="dead_end", score=float(length), detail=detail)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trailforge.protocols.browse.records import cited_in as cited_in
     from trailforge.protocols.browse.records import cited_results as cited_results
     from trailforge.protocols.browse.records import is_like_calls as is_like_calls
+    from trailforge.protocols.browse.records import is_put_off as is_put_off
     from trailforge.protocols.browse.records import longest_dead_end as longest_dead_end
     from trailforge.protocols.browse.records import needless_repeats as needless_repeats
     from trailforge.protocols.browse.records import opened_after as opened_after
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from trailforge.protocols.browse.records import slips_of as slips_of
     from trailforge.protocols.browse.records import timeline_of as timeline_of
     from trailforge.protocols.browse.records import turns_of as turns_of
+    from trailforge.protocols.browse.records import unshown_pages as unshown_pages
     from trailforge.protocols.browse.rewriting import NAMES as NAMES
     from trailforge.protocols.browse.rewriting import rename_tools as rename_tools
     from trailforge.protocols.browse.rewriting import rewrite_row as rewrite_row

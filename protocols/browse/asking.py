@@ -24,8 +24,11 @@ class BrowseQuestions:
     """Name of the training preset that trains them."""
 
     def opening(self, question: str) -> tuple[ChatMessage, ...]:
-        """Return the rules for native calls, and the question. The rules state the training's own limit of calls."""
-        turns = writing_of("native").opening(question, BrowseConfig().max_calls)
+        """Return the rules for native calls, and the question. The rules state the limits that a training has
+        unless it sets its own.
+        """
+        config = BrowseConfig()
+        turns = writing_of("native").opening(question, config.max_calls, config.max_at_once)
         return tuple(ChatMessage(role=turn.role, content=turn.content) for turn in turns)
 
     def question_of(self, text: str) -> str:

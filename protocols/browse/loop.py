@@ -34,6 +34,7 @@ from trailforge.protocols.browse.results import (
     NO_CALLS_LEFT,
     NO_ROOM_LEFT,
     NO_ROOM_NOW,
+    PUT_OFF,
     TOO_MANY_AT_ONCE,
     CallResult,
     calls_left,
@@ -154,7 +155,7 @@ class _Episode:
         self.stop: StopReason | None = None
         self.writing = writing_of(config.writing)
         self._config, self._count, self._clock = config, count, clock
-        opening = self.writing.opening(question, config.max_calls)
+        opening = self.writing.opening(question, config.max_calls, config.max_at_once)
         sends = config.sends_thoughts or config.writing == "tags"
         self._sends_thoughts = sends
         self._windows = Windows(config.context, opening, self.writing.mark, sends_thoughts=sends)
@@ -319,10 +320,11 @@ class _Episode:
                 titles=tuple(title for _, _, title in result.shown),
                 tokens=tokens,
                 seconds=round(seconds, 6),
-                is_repeat=call in self._made,
+                is_repeat=call in self._made and result.problem not in PUT_OFF,
             )
         )
-        self._made.add(call)
+        if result.problem not in PUT_OFF:
+            self._made.add(call)
 
     def _fits(self, text: str, *, is_last: bool) -> bool:
         """Whether a result leaves room for a turn after it."""

@@ -10,11 +10,11 @@ from dataclasses import astuple, replace
 
 from trailforge.protocols.browse.actions import BrowseTurn
 from trailforge.protocols.browse.figures import Gold, count_figures, folded, unused_pages
-from trailforge.protocols.browse.records import barren_calls, cited_in, turns_of
+from trailforge.protocols.browse.records import barren_turns, cited_in, turns_of
 from trailforge.schemas import BrowseRecord, MendedMistake
 
 LONGEST_DEAD_END = 8
-"""Calls in a row that led nowhere, of an agent that still took another way in time."""
+"""Turns in a row that led nowhere, of an agent that still took another way in time."""
 _SHORTEST_DEAD_END = 2
 _SENTENCE = re.compile(r"[^\n<>.!?]+(?:[.!?]+(?![\s<])[^\n<>.!?]+)*[.!?]*")
 _DENIES = re.compile(
@@ -71,15 +71,15 @@ def _holds(spaced: str, names: Sequence[str]) -> bool:
 
 
 def _dead_ends(record: BrowseRecord) -> Iterator[MendedMistake]:
-    """Calls in a row that led nowhere, before a later turn took a way that led on."""
-    start = 0
-    for number, is_barren in enumerate(barren_calls(record)):
+    """Turns in a row that led nowhere, before a turn that led on."""
+    lost: list[int] = []
+    for call, is_barren in barren_turns(record):
         if is_barren:
+            lost.append(call)
             continue
-        length, turn = number - start, record.calls[number].turn
-        if _SHORTEST_DEAD_END <= length <= LONGEST_DEAD_END and record.calls[number - 1].turn < turn:
-            yield MendedMistake(kind="dead_end", call=start, mended_in=turn)
-        start = number + 1
+        if _SHORTEST_DEAD_END <= len(lost) <= LONGEST_DEAD_END:
+            yield MendedMistake(kind="dead_end", call=lost[0], mended_in=record.calls[call].turn)
+        lost = []
 
 
 def _dropped(

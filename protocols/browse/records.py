@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, groupby
 
 from trailforge.protocols.browse.actions import BrowseTurn, Call, Citation, FindAction, OpenAction, SearchAction
 from trailforge.protocols.browse.figures import Gold, unused_pages
 from trailforge.protocols.browse.native import read_native
+from trailforge.protocols.browse.results import PUT_OFF
 from trailforge.protocols.browse.tags import write_tags
 from trailforge.protocols.browse.writings import writing_of
 from trailforge.schemas import BrowseCall, BrowseRecord, MalformedReply, NativeMessage
@@ -107,8 +109,9 @@ def needless_repeats(record: BrowseRecord) -> list[int]:
 
 
 def barren_calls(record: BrowseRecord) -> list[bool]:
-    """Return for each call whether it led nowhere: it was refused, found nothing, repeated another, or showed only
-    what had been shown before.
+    """Return for each call whether it led nowhere: it could not be carried out, found nothing, repeated another, or
+    showed only what had been shown before. A call that was put off for want of calls or room led nowhere, too, but
+    `barren_turns` leaves it out.
     """
     repeats = set(needless_repeats(record))
     shown: set[tuple[str, int]] = set()
@@ -123,13 +126,52 @@ def barren_calls(record: BrowseRecord) -> list[bool]:
     return found
 
 
+def barren_turns(record: BrowseRecord) -> list[tuple[int, bool]]:
+    """Return for each turn with calls its first call and whether all of its calls led nowhere; see `barren_calls`.
+
+    The calls of a turn are made before any of them has a result, so that they are one try, however many they are.
+    Calls that were put off are no try.
+    """
+    tried = [
+        (number, call.turn, is_barren)
+        for number, (call, is_barren) in enumerate(zip(record.calls, barren_calls(record), strict=True))
+        if not is_put_off(call)
+    ]
+    turns = (list(each) for _, each in groupby(tried, key=lambda each: each[1]))
+    return [(calls[0][0], all(is_barren for _, _, is_barren in calls)) for calls in turns]
+
+
+def is_put_off(call: BrowseCall) -> bool:
+    """Tell whether a call showed nothing for want of calls or room alone: an agent that makes it again repeats
+    nothing.
+    """
+    return call.problem in PUT_OFF
+
+
 def longest_dead_end(record: BrowseRecord) -> int:
-    """Return the largest number of calls in a row that led nowhere; see `barren_calls`."""
+    """Return the largest number of turns in a row whose calls all led nowhere; see `barren_turns`."""
     longest = length = 0
-    for is_barren in barren_calls(record):
+    for _, is_barren in barren_turns(record):
         length = length + 1 if is_barren else 0
         longest = max(longest, length)
     return longest
+
+
+def unshown_pages(record: BrowseRecord) -> list[int]:
+    """Return the positions of calls that opened, or looked for words in, a page whose id the agent had not been shown:
+    no result of an earlier turn says it, nor the question. An agent that names it knows the page from elsewhere, as
+    from an episode before. Calls that were refused are left out: they show nothing.
+    """
+    found = []
+    for number, call in enumerate(record.calls):
+        before = (each for each in record.calls[:number] if each.turn < call.turn)
+        is_asked = call.tool in ("open", "find") and not call.problem
+        if is_asked and not any(call.page in each.pages for each in before):  # or only the text of a page says it
+            said = (each.content for each in record.messages[: call.turn] if each.role in ("user", "tool"))
+            word = re.compile(rf"(?<!\w){re.escape(call.page)}(?!\w)", re.IGNORECASE)
+            if not any(map(word.search, said)):
+                found.append(number)
+    return found
 
 
 def cited_results(record: BrowseRecord) -> list[tuple[BrowseCall, str]]:
@@ -219,6 +261,8 @@ def _repeats(record: BrowseRecord) -> Iterator[tuple[int, int]]:
     """Calls made again in vain, each with the one before it that is alike."""
     last: dict[tuple[str, str, str, int], int] = {}
     for number, call in enumerate(record.calls):
+        if is_put_off(call):
+            continue
         key = (call.tool, call.query, call.page, call.part)
         before = last.get(key)
         if before is not None and not call.problem:

@@ -16,6 +16,8 @@ NO_ROOM_LEFT = "There is no room for this result: give the answer now."
 NO_ROOM_NOW = "This result is too long to be shown now; make the call again."
 ANSWER_NOW = "There is room for one more turn: give the answer now."
 TOO_MANY_AT_ONCE = "too many calls in one turn; make this call again in the next"
+PUT_OFF = frozenset((NO_CALLS_LEFT, NO_ROOM_LEFT, NO_ROOM_NOW, TOO_MANY_AT_ONCE))
+"""Problems of calls that showed the agent nothing for want of calls or room, and not by a fault of theirs."""
 LEFT_OUT = "(This result was shown before and is left out here. Make the call again to read it again.)"
 """The mark that stands in the place of an older result that is no longer shown."""
 

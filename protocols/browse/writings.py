@@ -23,7 +23,7 @@ _RULES = (
     "A thing may have a second name, and its page stands under the first one: a page says at its beginning what else "
     "its subject is called. "
     "Pages may look alike: check that a page is about the one that the question means. Where a way leads to nothing, "
-    "leave it and try another. {answer} You may make {most} calls."
+    "leave it and try another. {answer} You may make {most} calls, and at most {at_once} of them in one turn."
 )
 _TAG_CALLS = (
     "Begin every turn by reasoning between <think> and </think>. Then make one or several calls, and stop: "
@@ -66,9 +66,11 @@ class TurnWriting:
     write: Callable[[BrowseTurn], NativeMessage]
     """Writes a turn as a message, from which `read` takes the same turn."""
 
-    def opening(self, question: str, most_calls: int) -> tuple[NativeMessage, NativeMessage]:
-        """Write the rules and the question, with which an episode begins."""
-        rules = _RULES.format(calls=self.calls, answer=self.answer, most=most_calls)
+    def opening(self, question: str, most_calls: int, most_at_once: int) -> tuple[NativeMessage, NativeMessage]:
+        """Write the rules and the question, with which an episode begins. The rules name the most calls of the episode
+        and of one turn.
+        """
+        rules = _RULES.format(calls=self.calls, answer=self.answer, most=most_calls, at_once=most_at_once)
         return NativeMessage(role="system", content=rules), NativeMessage(role="user", content=question)
 
     def result(self, text: str, call_id: str = "") -> NativeMessage:
@@ -127,7 +129,7 @@ WORDS = "\n".join(
         SUMMARY_REQUEST,
         LEFT_OUT,
         calls_left(0),
-        *(f"{each.opening('', 0)[0].content} {each.tools}" for each in WRITINGS.values()),
+        *(f"{each.opening('', 0, 0)[0].content} {each.tools}" for each in WRITINGS.values()),
     ]
 )
 """All fixed text that agents are told, whatever the question is."""

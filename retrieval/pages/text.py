@@ -28,6 +28,8 @@ _SAYS_NOTHING = frozenset(
 _LONGEST_NAME = 200
 """Characters of a page's name in a message."""
 _TOKEN = re.compile(r"\S+")
+_UNSPACED = "\u0e00"
+"""The first letter of Thai: from there on most scripts have no spaces between words."""
 _PLAIN = str.maketrans("‘’“”‐‑–—", "''\"\"----")
 """Quotes and hyphens as a keyboard has them."""
 
@@ -120,8 +122,8 @@ class OpenedPage:
         return (self.title or self.id)[:_LONGEST_NAME]
 
     def find(self, words: str) -> FoundWords:
-        """Return where these words stand one behind the other, ignoring capitals, accents, kinds of quotes and hyphens,
-        and white space.
+        """Return where these words stand one behind the other, from the beginning of a word on, ignoring capitals,
+        accents, kinds of quotes and hyphens, and white space.
 
         Where they stand so nowhere, the sentences with most of the words are returned, at least half of them, in
         whatever form.
@@ -146,15 +148,17 @@ class OpenedPage:
         )
 
     def _in_a_row(self, words: str) -> list[tuple[int, int]]:
-        """Where each place begins and ends at which the words stand as they are."""
+        """Where each place begins and ends at which the words stand as they are, from the beginning of a word on."""
         wanted, tokens = folded(words), list(_TOKEN.finditer(self.text))
         plain = [_fold(token.group()) for token in tokens]
         starts = [0, *accumulate(len(token) + 1 for token in plain)]
         text, places = " ".join(plain), list[int]()
         at = text.find(wanted) if wanted else -1
         while at >= 0:
-            places.append(at)
-            at = text.find(wanted, at + len(wanted))
+            begins = at == 0 or not (_is_in_word(text[at - 1]) and _is_in_word(wanted[0]))
+            if begins:
+                places.append(at)
+            at = text.find(wanted, at + (len(wanted) if begins else 1))
 
         def place(folded_at: int) -> int:
             """In the text as it is."""
@@ -260,3 +264,7 @@ def _unfolded(word: str, place: int) -> int:
         return min(place, len(word))
     ends = list(accumulate(len(_fold(character)) for character in word))
     return min(bisect_right(ends, place), len(word))
+
+
+def _is_in_word(letter: str) -> bool:
+    return letter.isalnum() and letter < _UNSPACED

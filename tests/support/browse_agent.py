@@ -38,7 +38,7 @@ class Road:
         filler = " ".join(f"grass{stop}" for _ in range(self.words))
         if stop == self.stops:
             return f"{filler} The road ends in {ANSWER}."
-        return f"{filler} The road goes on to Stop {stop + 1}."
+        return f"{filler} The road goes on to Stop {stop + 1} (p{stop + 1:03d})."
 
     def documents(self) -> list[Document]:
         """The pages of all stops."""
@@ -113,7 +113,7 @@ def next_turn(prompt: str) -> BrowseTurn | str:
 
 
 def opening_turn(prompt: str) -> BrowseTurn | str:
-    """What an agent does next that searches once and then opens page after page by id, whatever the search has found:
+    """What an agent does next that searches once and then opens page after page by the ids that they name:
     over a real index, where a passage may say already where the road goes on."""
     if (end := _END.search(prompt)) is not None:
         page = re.findall(r"\[(p\d+)\]", prompt)[-1]

@@ -58,7 +58,7 @@ async def roll_out_browse(
 def opening_ids(tokenizer: Any, prompt: Sequence[ChatMessage], limits: RolloutLimits) -> list[int]:
     """Return the tokens up to the agent's first turn: rules, tools, and the question of a row's prompt."""
     config = episode_config(limits, 0, 1)
-    turns = writing_of("native").opening(question_in(prompt), config.max_calls)
+    turns = writing_of("native").opening(question_in(prompt), config.max_calls, config.max_at_once)
     if found := [token for token in special_tokens(tokenizer) for turn in turns if token in turn.content]:
         raise InvalidInput(
             f"holds the special token {found[0]}, which would end or forge a turn; leave the question out",

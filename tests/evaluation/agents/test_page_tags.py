@@ -45,6 +45,12 @@ async def test_who_does_not_leave_a_dead_end_is_told_so() -> None:
     assert (await episode(calling(*LOOKED), calling(*OPENED), *lost[1:], answering("Bergen"))).failures == ("misread",)
 
 
+async def test_many_calls_of_one_turn_are_one_try() -> None:
+    turns = [calling(*(SearchAction(query=f"nowhere {n} {m}") for m in range(8))) for n in range(8)]
+    found = await episode(calling(*LOOKED), calling(*OPENED), *turns, answering("Bergen"))
+    assert found.failures == ("misread",)
+
+
 async def test_a_page_that_was_opened_by_its_id_counts_as_found() -> None:
     found = await episode(calling(LOOKED[0]), calling(*OPENED), answering("Oslo"))
     assert found.scores.found_at == (0, 0, 0) and found.failures == ()

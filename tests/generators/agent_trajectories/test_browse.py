@@ -27,6 +27,7 @@ from trailforge.generators.agent_trajectories.long_episodes import LongEpisodeLi
 from trailforge.generators.agent_trajectories.rows import derive_fields, searches_match, sft_rows
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.protocols.browse import timeline_of
+from trailforge.protocols.browse.results import TOO_MANY_AT_ONCE
 from trailforge.schemas import (
     AgentTrajectory,
     InvalidInput,
@@ -207,6 +208,26 @@ def test_filters_reject_by_what_the_calls_did(row: AgentTrajectory) -> None:
     assert "repeated_calls" in reasons(alike) and not searches_match(alike)
 
 
+def test_a_page_that_nothing_had_shown_is_known_from_memory(row: AgentTrajectory) -> None:
+    """Unless the question names it, or the text of a page."""
+    unseen = changed(row, tool="open", page="p999", part=1, query="")
+    assert "unshown_page" in reasons(unseen) and "unshown_page" not in reasons(changed(row, page="p999", problem="no"))
+    lenient = replace(LIMITS, long=LongEpisodeLimits(max_unshown=len(unseen.episode.browse.calls)))  # type: ignore[union-attr]
+    assert "unshown_page" not in reasons(unseen, lenient)
+    record = unseen.episode.browse
+    assert record is not None
+    asked = [
+        replace(each, content=f"{each.content} (p999)") if each.role == "user" else each for each in record.messages
+    ]
+    named = replace(unseen, episode=replace(unseen.episode, browse=replace(record, messages=tuple(asked))))
+    assert "unshown_page" not in reasons(named)
+
+
+def test_calls_that_were_put_off_are_no_research(row: AgentTrajectory) -> None:
+    assert "too_few_calls" in reasons(changed(row, problem=TOO_MANY_AT_ONCE))
+    assert "dead_end" not in reasons(changed(row, problem=TOO_MANY_AT_ONCE))
+
+
 def said_last(row: AgentTrajectory, more: str) -> AgentTrajectory:
     """The row with more words in its last thought."""
     record, plain = row.episode.browse, row.episode.messages
@@ -220,6 +241,8 @@ def said_last(row: AgentTrajectory, more: str) -> AgentTrajectory:
 def test_pages_that_said_nothing_are_no_admission_where_a_cited_part_states_the_answer(row: AgentTrajectory) -> None:
     assert reasons(said_last(row, "Stop 3 has no page of its own. The first two pages do not name it.")) == []
     assert reasons(said_last(row, "No page names it, so my best guess is Oslo.")) == ["admitted_guess"]
+    assert reasons(said_last(row, "I'm not fully sure, but that's the best answer.")) == ["admitted_guess"]
+    assert reasons(said_last(row, "I'm not sure, but that's the best answer.")) == ["admitted_guess"]
 
 
 def test_a_repeated_call_whose_result_was_taken_away_is_no_fault(row: AgentTrajectory) -> None:

@@ -8,7 +8,16 @@ import pytest
 
 from tests.protocols.browse.test_loop import Agent, run, script
 from tests.support.sft_rows import sft_row
-from trailforge.protocols.browse import BROWSE, BrowseRun, rewrite_row, timeline_of, window_rows
+from trailforge.protocols.browse import (
+    BROWSE,
+    BrowseRun,
+    longest_dead_end,
+    needless_repeats,
+    rewrite_row,
+    timeline_of,
+    unshown_pages,
+    window_rows,
+)
 from trailforge.protocols.browse.actions import (
     AnswerAction,
     BrowseTurn,
@@ -129,6 +138,28 @@ async def test_a_way_that_leads_nowhere_is_given_up_within_some_calls(times: int
     done = await walk(*lost(times), turn("Another way.", OpenAction(page="p1")))
     within = [("dead_end", 1, 2 * times + 4, "")] if 2 <= times <= LONGEST_DEAD_END else []
     assert told(done) == within
+
+
+async def test_calls_that_were_put_off_are_neither_repeated_nor_a_try() -> None:
+    """The agent makes them again, as it is told."""
+    many = [FindAction(page="p1", text=f"word {number}") for number in range(10)]
+    done = await walk(turn("All.", *many), turn("The rest.", *many[8:]), turn("On.", OpenAction(page="p1")))
+    calls = done.record.calls
+    assert [bool(call.problem) for call in calls] == [False] * 9 + [True] * 2 + [False] * 3
+    assert needless_repeats(done.record) == [] and not any(call.is_repeat for call in calls)
+    assert (done.record.figures.repeated_calls, longest_dead_end(done.record)) == (0, 2)
+    again = await walk(turn("All.", *many), turn("All again.", *many[6:]))
+    assert needless_repeats(again.record) == [11, 12] and again.record.figures.repeated_calls == 2
+
+
+async def test_a_page_is_shown_by_an_earlier_turn_or_not_at_all() -> None:
+    """By a result of its own turn it is not: the calls of a turn are written before any of them has a result."""
+    known = await walk(turn("Both.", SearchAction(query="Tarn"), OpenAction(page="p2")))
+    assert unshown_pages(known.record) == []
+    shown = (BrowseTurn(thought="I look.", calls=(SearchAction(query="Kessel"),)), turn("It.", OpenAction(page="p3")))
+    blind = turn("Both.", SearchAction(query="Tarn"), OpenAction(page="p4"), FindAction(page="p4", text="Tarn"))
+    done = await run(Agent(script(*shown, blind, turn("Again.", OpenAction(page="p4")), answer())), Shelf())  # type: ignore[arg-type]
+    assert unshown_pages(done.record) == [3, 4]
 
 
 async def test_calls_of_one_turn_and_the_end_of_an_episode_give_up_nothing() -> None:

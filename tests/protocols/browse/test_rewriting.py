@@ -59,5 +59,5 @@ async def test_renamed_tools_are_renamed_in_rules_tools_and_calls(names: Any) ->
 
 def test_rules_name_the_tools_where_they_are_renamed() -> None:
     """`rename_tools` finds the tools in the rules by these words."""
-    rules = writing_of("native").opening("q", 3)[0].content
+    rules = writing_of("native").opening("q", 3, 8)[0].content
     assert all(each in rules for each in ("search shows passages", "open shows one part", "find shows where"))

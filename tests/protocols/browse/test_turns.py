@@ -191,8 +191,13 @@ def test_the_rules_ask_for_citations_and_answer_in_one_order() -> None:
     """The last turn that the rules describe is read with its citations, in both writings, and nothing is mended."""
     cited = "[00123, part 2] [00456, part 1]"
     for writing in WRITINGS:
-        rules = writing_of(writing).opening("Q?", 9)[0].content
-        assert cited in rules and "answer alone" not in rules.partition(cited)[0] and "second name" in rules
+        rules = writing_of(writing).opening("Q?", 9, 4)[0].content
+        assert (
+            "make 9 calls, and at most 4 of them in one turn" in rules
+            and cited in rules
+            and "answer alone" not in rules.partition(cited)[0]
+            and "second name" in rules
+        )
     native = NativeMessage(role="assistant", content=f"{cited}\n<answer>Oslo</answer>", reasoning="I know.")
     tags = NativeMessage(role="assistant", content=f"<think>I know. {cited}</think>\n<answer>Oslo</answer>")
     for writing, message in (("native", native), ("tags", tags)):

@@ -97,6 +97,13 @@ def test_words_are_found_in_other_forms(words: str, sentence: str) -> None:
     assert [spot.text for spot in found.matches] == [sentence] and found.missing == ()
 
 
+def test_words_are_found_from_the_beginning_of_a_word_on() -> None:
+    """And anywhere in a script that has no spaces."""
+    (spot,) = page("He reset it in 1951. Sets and a (set) are one: sunset.").find("set").matches
+    assert page("He reset it. Sets and a (set) are one: sunset.").find("set").count == 2 and "Sets" in spot.text
+    assert not page("Sunset, asset, 1951.").find("95").count and page("他住在東京都。").find("東京").count == 1
+
+
 def test_a_find_says_which_words_stand_nowhere_beside_the_others() -> None:
     """Half of them have to be there, and the names and numbers."""
     found = page("Lind died in Bergen. The mill burnt.").find("died young")
