@@ -60,17 +60,15 @@ def demand(
     from trailforge.pipelines.sources import write_demand
 
     if kept is not None and pass_rate is None:
-        raise InvalidInput("takes questions in a band of pass rates; say which: --pass-rate", field="--kept")
+        raise InvalidInput("takes questions in a pass-rate band; say which: --pass-rate", field="--kept")
     if give_back is not None and pass_rate is None:
-        raise InvalidInput(
-            "caps questions outside of a band of pass rates; say which: --pass-rate", field="--give-back"
-        )
+        raise InvalidInput("caps questions outside of a pass-rate band; say which: --pass-rate", field="--give-back")
     keys = _keys(by)
     measured, episodes = read_attempts(evaluation, cell)
     asked = _asked(questions, columns)
     cells, unknown = find_cells(episodes, asked, keys)
     if unknown == len(episodes):
-        raise InvalidInput("has no question that was evaluated; give their file", file=questions, field="--questions")
+        raise InvalidInput("has none of the questions that were evaluated", file=questions, field="--questions")
     if unknown:
         print(f"{unknown:,} of {len(episodes):,} attempts are of questions that {questions} does not have.")
     if pass_rate is None:

@@ -122,7 +122,7 @@ def _json_lines(path: Path, protocol: str | None) -> Iterator[tuple[int, _Item]]
 
 def _item(line: Any, protocol: str | None) -> _Item:
     if not isinstance(line, dict):
-        raise InvalidInput(f"expected a JSON object in each line, got {type(line).__name__}")
+        raise InvalidInput(f"expected an object as JSON in each line, got {type(line).__name__}")
     if unknown := sorted(line.keys() - _KEYS):
         raise InvalidInput(f"unknown; expected some of {', '.join(sorted(_KEYS))}", field=unknown[0])
     truth = _possible(read_truth(line["ground_truth"])) if "ground_truth" in line else _truth(line, protocol)

@@ -227,7 +227,7 @@ class _LeasedReservation(Reservation):
         """See `Reservation`. Raises `ClusterError` when what was set aside may have gone to others."""
         if not self._link.holds(self._lease):
             raise ClusterError(
-                "the run took this worker for lost, so it may keep no reply to what it had asked by then"
+                "this worker was taken for lost by the run, so it keeps no reply to what it had asked by then"
             )
         super().settle(reply)
 

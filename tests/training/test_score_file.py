@@ -195,7 +195,7 @@ def test_lengths_are_estimated_where_they_are_missing(tmp_path: Path) -> None:
     ("bad", "field", "problem"),
     [
         ("{", None, "Expecting property name"),
-        ("[]", None, "expected an object"),
+        ("[]", None, "expected an object as JSON"),
         (line(messages=None), "messages", "expected a list of messages, or the whole episode as one text"),
         (line(messages="so"), "messages", "expected a list of messages"),
         (line(messages=["so"]), "messages", "expected a message"),

@@ -145,8 +145,8 @@ def test_the_command_writes_quotas_and_the_questions_in_the_band(evaluated: Path
     ("more", "problem"),
     [
         (["--by", "hops,colour"], "'colour' is none of hops"),
-        (["--kept", "x.jsonl"], "give --pass-rate"),
-        (["--give-back", "3"], "give --pass-rate"),
+        (["--kept", "x.jsonl"], "say which: --pass-rate"),
+        (["--give-back", "3"], "say which: --pass-rate"),
         (["--least", "99"], "no cell is weaker"),
         (["--pass-rate", "0.7..0.1"], "begins above"),
     ],

@@ -417,5 +417,7 @@ def test_rows_of_partial_musique_without_any_paragraph_are_invalid(data_dir: Pat
     found = list(read_questions(data_dir / "musique" / "musique_partial.jsonl.gz"))
     invalid = [row for row in found if isinstance(row, InvalidRow)]
     assert len(found) == 1161
-    assert {(row.field, row.problem) for row in invalid} == {("paragraphs", "empty list")}
+    assert {(row.field, row.problem) for row in invalid} == {
+        ("paragraphs", "empty list; expected the paragraphs of the question")
+    }
     assert all('"paragraphs_kind":"none"' in row.payload for row in invalid)
