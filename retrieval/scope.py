@@ -52,9 +52,8 @@ _USUAL = "dense"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalConfig(RetrieverConfig):
-    """How passages are found, and where. `check_retrieval` checks that everything named here exists.
-
-    Where neither the configuration nor an index names a `kind`, it is `dense`.
+    """How passages are found, and where. Where neither this nor an index names a `kind`, it is `dense`.
+    `check_retrieval` checks that everything named here exists.
     """
 
     scope: Literal["question", "corpus"] = "question"

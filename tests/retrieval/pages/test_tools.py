@@ -158,7 +158,7 @@ async def test_documents_that_are_added_are_pages_too(tmp_path: Path) -> None:
     for name in ("texts.arrow", PAGES):
         assert (index / name).read_bytes() == (whole / name).read_bytes()
     assert (await open_pages(index).tools.open("l2", 1)).text == "A village in the hills."
-    with pytest.raises(InvalidInput, match="'zoe' is the id"):
+    with pytest.raises(InvalidInput, match="has a document 'zoe'; give another id"):
         await add_to_index(DOCUMENTS[1:2], index)
 
 
