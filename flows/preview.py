@@ -97,7 +97,9 @@ def show_estimate(request: RunRequest) -> None:
     dataset = load_dataset(request.dataset)
     config, inputs = check_inputs(request, dataset)
     if dataset.estimate is None:
-        raise InvalidInput(f"{dataset.name} has no estimate; leave it out, or try --preview", field="--dry-run")
+        raise InvalidInput(
+            f"{dataset.name} has no estimate; run without --dry-run, or try --preview", field="--dry-run"
+        )
     estimate: Estimate = resolve(dataset.estimate)(inputs, config)
     server = from_dict(VllmConfig, load_preset(request.preset, dataset.name).get("server", {}))
     Console().print(estimate_table(estimate, config.model, config.caps, server, price_hint(config.model, server)))
@@ -113,7 +115,9 @@ def show_build_estimate(
         print(f"{backend.name} with these settings asks no model")
         return
     if not (planned := backend.estimate(passages, config)):
-        raise InvalidInput(f"{backend.name} does not estimate its calls to a model; leave it out", field="--dry-run")
+        raise InvalidInput(
+            f"{backend.name} does not estimate its calls to a model; run without --dry-run", field="--dry-run"
+        )
     usages = [
         Usage(calls=each.calls, prompt_tokens=each.prompt_tokens, completion_tokens=each.completion_tokens)
         for each in planned

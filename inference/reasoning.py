@@ -95,7 +95,7 @@ class ThoughtReader:
             raise ProviderError(found)
         if reply.is_cut:
             return reply
-        raise MalformedReply(f"it seems to hold thoughts: {reply.text.strip()[:80]!r}; where most replies do, {found}")
+        raise MalformedReply(f"it seems to hold thoughts: {reply.text.strip()[:80]!r}. If most replies do so, {found}")
 
 
 def drop_thoughts(reply: Reply) -> Reply:

@@ -100,12 +100,16 @@ class LongChat:
         return state.copy()
 
     def keep(self, request: Request, key: str) -> None:
-        """Note under which key the ledger has this request's prompt, once it has it."""
+        """Remember that the ledger has this request's prompt under this key, so that later calls store only what is
+        new.
+        """
         if not isinstance(request.prompt, str):
             self._kept = request.prompt, key
 
     def kept_before(self, turns: tuple[ChatTurn, ...]) -> tuple[int, str]:
-        """Return how many of these turns an entry has already, and its key; 0 where none has the first of them."""
+        """Return how many of these turns the conversation's last entry in the ledger has, and its key; 0 and an empty
+        key where they do not begin with what it has.
+        """
         known, key = self._kept
         return (len(known), key) if known and _begins(turns, known) else (0, "")
 

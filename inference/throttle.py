@@ -174,7 +174,9 @@ class Throttle:
         self._serve(loop)
 
     def failed(self, permit: Permit, why: str) -> None:
-        """Record that no reply came, or none that can be read."""
+        """Record that no reply came, or none that can be read, for the reason `why`. The permit is given back, and a
+        server that fails again and again is left alone for a while.
+        """
         loop = self._given_back(permit)
         permit.lane.trouble = why
         permit.lane.failed(permit, loop.time())

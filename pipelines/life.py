@@ -268,7 +268,9 @@ class Life:
 
 
 class LifeChecks(RowChecks):
-    """Recomputes rows from their items: the derived fields, the choice, and what is made of the chosen rows."""
+    """Recomputes for `verify` what a run derived from its draws (fields, which rows were chosen, SFT rows and pairs),
+    and compares it with what is stored.
+    """
 
     def __init__(self, of: Life, folder: Path, manifest: Manifest, config: Any, report: Report) -> None:
         super().__init__(folder, manifest, config, report)

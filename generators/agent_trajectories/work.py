@@ -141,8 +141,9 @@ async def read_again(
     context: AgentContext,
     config: AgentRunConfig,
 ) -> tuple[Chosen[AgentTrajectory], Meter]:
-    """Have a model read each chosen row once more where the configuration asks for it; return the choice among the rows
-    as they are then, and the calls made.
+    """Have a model read each chosen row once more, as configured: whether it states what the answer rests on, and which
+    links it leaves open. A row that this rejects makes way for the next best of `rows`, the draws on the question.
+    Returns the choice after that, and the calls made.
     """
     work = _Work(question, context, _environment(question, context))
     return await choose_read(

@@ -91,7 +91,9 @@ class HyperGraphRagConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HyperGraphRagPlainConfig(HyperGraphRagConfig):
-    """Settings of HyperGraphRAG without a model. `seeds: names` and `order: similarity` were measured to find more."""
+    """Settings of HyperGraphRAG without a model, whose facts are sentences. In our measurements it found more passages
+    with `seeds: names` and `order: similarity`, which are not the defaults.
+    """
 
     facts: Literal["sentences"] = "sentences"
     unit: Literal["passages", "facts"] = "passages"
