@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.pipelines.bundles_support import CONFIG, FinishedBundles, begin_run, run_until
-from tests.pipelines.forging import Changes, Forgeries, flip_bytes, not_found
+from tests.pipelines.forging import Changes, Forgeries, not_found
 from tests.pipelines.support import edit_manifest, forge
 from tests.support.bundle_world import FLAWS
 from tests.support.files import contents
@@ -24,7 +23,6 @@ from trailforge.generators.document_bundles.bundling.duplicates import (
     signature,
 )
 from trailforge.generators.document_bundles.maps import MAP
-from trailforge.pipelines.runs import verify
 from trailforge.pipelines.runs.finish import finish_run
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import (
@@ -32,7 +30,6 @@ from trailforge.schemas import (
     BundleInput,
     Message,
     PlanEdge,
-    RejectedRow,
     SearchEpisode,
     SourceDocument,
     read_rows,
@@ -72,11 +69,9 @@ def rows_of(run: FinishedBundles, table: str) -> list[Any]:
     return list(read_rows(sorted((run.folder / table).glob("*.parquet")), BUNDLES.records[table]))
 
 
-def test_the_run_has_a_row_for_every_reason_and_verifies(original_bundles: FinishedBundles) -> None:
+def test_the_run_has_a_row_for_every_reason(original_bundles: FinishedBundles) -> None:
     """What the other tests change: without any of these rows they would find nothing."""
-    report = verify_run(original_bundles.folder)
-    assert report.problems == [] and report.is_clean
-    assert report.rows == sum(f.rows for f in original_bundles.manifest.files) > 200
+    assert sum(f.rows for f in original_bundles.manifest.files) > 200
     reasons = {c.reason for line in original_bundles.manifest.stages for c in (*line.rejected, *line.failed)}
     assert reasons == {
         *("invalid_input", "markup", "other_language", "too_few_words", "exact_duplicate", "near_duplicate", "alone"),
@@ -95,12 +90,6 @@ def test_no_bundle_holds_near_duplicates(original_bundles: FinishedBundles) -> N
         assert find_near_copies(signatures, DuplicateConfig()) == {}
 
 
-def test_verifying_changes_nothing(finished_bundles: FinishedBundles) -> None:
-    before = contents(finished_bundles.folder)
-    verify_run(finished_bundles.folder)
-    assert contents(finished_bundles.folder) == before
-
-
 def test_a_run_that_stops_at_the_bundles_verifies(original_bundles: FinishedBundles, tmp_path: Path) -> None:
     config = replace(CONFIG, questions=False)
     settings = begin_run(tmp_path / "run", original_bundles.source, config)
@@ -113,58 +102,12 @@ def test_a_run_that_stops_at_the_bundles_verifies(original_bundles: FinishedBund
     assert {name for name in whole if plots[name] != whole[name]} == {"funnel.png"}
 
 
-def test_one_flipped_byte_of_any_table_is_found(finished_bundles: FinishedBundles) -> None:
-    flipped = [sorted((finished_bundles.folder / table).glob("*.parquet"))[0] for table in ("inputs", *BUNDLES.records)]
-    said = flip_bytes(flipped)
-    assert sorted(problems(finished_bundles).splitlines()) == said
-
-
 def test_a_changed_and_a_missing_picture_are_found(finished_bundles: FinishedBundles) -> None:
     with (finished_bundles.folder / MAP).open("ab") as file:
         file.write(b"more")
     assert problems(finished_bundles) == f"{MAP}: not as it was written (its sha256 differs)"
     (finished_bundles.folder / MAP).unlink()
     assert problems(finished_bundles) == f"{MAP}: missing"
-
-
-DROPPED = {
-    "inputs": "stage read: 34 accepted, 33 rows found",
-    "documents": "stage near_duplicates: 29 accepted, 28 rows found",
-    "embeddings": "stage embed: 29 accepted, 28 rows found",
-    "bundles": "stage bundle: 28 accepted, 24 rows found",
-    "candidates": "stage filter: 12 accepted, 11 rows found",
-    "bundle_questions": "stage select: 8 accepted, 7 rows found",
-    "episodes": "stage episode: 6 accepted, 5 rows found",
-    "rejected": "2 x evidence_not_found, 1 rows in rejected/",
-}
-"""What the books say when a row of the table is gone."""
-
-
-@pytest.mark.parametrize(
-    "dropped",
-    [
-        DROPPED,
-        {"bundle_inputs": "its documents are not what questions were made of"},
-        {"sft": "this SFT row of an episode is missing"},
-    ],
-    ids=["counted", "bundle_inputs", "sft"],
-)
-def test_rows_dropped_with_hashes_and_counts_made_to_fit_are_found(
-    finished_bundles: FinishedBundles, monkeypatch: pytest.MonkeyPatch, dropped: Mapping[str, str]
-) -> None:
-    """The last row of a table's first file; of `rejected/` that of an episode."""
-    monkeypatch.setattr(verify, "_MOST_SHOWN", 1000)
-    for table in dropped:
-        files = sorted((finished_bundles.folder / table).glob("part-0*.parquet"))
-        number = next(i for i, path in enumerate(files) if table != "rejected" or _holds_an_episode(path))
-        record = {**BUNDLES.records, "inputs": SourceDocument}[table]
-        forge(finished_bundles.folder, table, lambda rows: rows[:-1], record=record, number=number)
-    said = problems(finished_bundles)
-    assert [found for found in dropped.values() if found not in said] == []
-
-
-def _holds_an_episode(path: Path) -> bool:
-    return any(row.stage == "episode" for row in read_rows([path], RejectedRow))
 
 
 def test_a_missing_file_of_rejected_rows_is_found(finished_bundles: FinishedBundles) -> None:
@@ -370,8 +313,3 @@ def test_books_count_what_the_folder_holds(original_bundles: FinishedBundles) ->
         for count in (*line.rejected, *line.failed):
             assert rejected.pop((line.name, count.reason)) == count.count
     assert rejected == {}
-
-
-def test_a_run_moved_elsewhere_verifies(finished_bundles: FinishedBundles, tmp_path: Path) -> None:
-    shutil.move(finished_bundles.folder, tmp_path / "elsewhere")
-    assert verify_run(tmp_path / "elsewhere").problems == []
