@@ -130,8 +130,8 @@ class KeptEncoder(Encoder):
         return self._kept[key]
 
     def save(self) -> None:
-        """Write all vectors to the cache file."""
-        if self._folder:
+        """Write all vectors, if any, to the cache file."""
+        if self._folder and self._kept:
             self._folder.mkdir(parents=True, exist_ok=True)
             np.save(self._folder / "encoded.npy", np.stack(list(self._kept.values())))
             (self._folder / "encoded.json").write_text(json.dumps(list(self._kept)))

@@ -75,6 +75,9 @@ LONG = {
     "demand": "worlds in two rounds",
     "inspector_rows": "a page in Chromium, and a process for each act",
     "cluster": "a cluster of Dask",
+    "retrieval_scale": "indexes in processes of their own",
+    "audit": "a world, and an audit of it",
+    "rate_limit": "waits for a server's limits",
 }
 """Lines that `make docs-run` runs, and CI does not, by how they begin: what takes more than five seconds of a core."""
 COLD = ("ledger", "cluster", "kg")

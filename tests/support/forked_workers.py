@@ -13,6 +13,7 @@ from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import cast
 from unittest import mock
@@ -58,6 +59,8 @@ def _work(environment: dict[str, str], streams: Sequence[Connection], code: str)
     sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     sys.modules["__main__"] = main = ModuleType("__main__")
+    if (page := sys.modules.get("streamlit.testing.v1.app_test")) is not None:
+        page.TMP_DIR = TemporaryDirectory()  # else all forks have one, which goes when the first of them ends
     exec(code, vars(main))
 
 

@@ -118,7 +118,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(pairs: Path, ti
     base = save_tiny_model(tmp_path / "base", speaks_chatml=False)
     for changed, model, message in (
         (preset(), tiny_model, "no such section"),
-        (replace(recipe(), protocol="kg_search"), tiny_model, "none in kg_search"),
+        (replace(recipe(), protocol="kg_search"), tiny_model, "no pair in the protocol kg_search"),
         (recipe(batch_size=3), tiny_model, "cannot be parted"),
         (recipe(max_tokens=20), tiny_model, "no pair fits"),
         (recipe(), base, "train sft"),

@@ -275,7 +275,7 @@ def test_searches_are_to_be_filled_in(exported: dict[str, Path]) -> None:
     assert (live.kind, live.web_provider, live.web_pages, live.max_searches) == ("web", "zhipu", 3, 10)
     with pytest.raises(InvalidInput, match="what is searched"):
         read_settings(settings | {"kind": ""})
-    with pytest.raises(InvalidInput, match="the web is searched"):
+    with pytest.raises(InvalidInput, match="`kind` searches the web"):
         read_settings(settings | {"documents": ["/runs/one"]})
     local = {"documents": ["/runs/one"], "kind": "dense", "encoder": "minilm", "web_provider": "", "web_pages": 0}
     filled = read_settings(settings | local)

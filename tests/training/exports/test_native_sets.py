@@ -105,7 +105,7 @@ async def test_verl_gets_the_tokens_that_train_sft_trains(native_set: Path, tmp_
     assert len(cut) == 1 and cut[0]["input_ids"].tolist() == expected[0].input_ids[:5]
     with pytest.raises(InvalidInput, match="5 fit"):
         TokenDataset(files, tokenizer, {"max_length": 5})[0]
-    with pytest.raises(InvalidInput, match="not padded"):
+    with pytest.raises(InvalidInput, match="never padded"):
         TokenDataset(files, tokenizer, {"pad_mode": "right"})
 
 
