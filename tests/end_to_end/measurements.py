@@ -32,7 +32,7 @@ SMALL = {
     "search_yield --check": "--questions 3 --sets 2",
     "hop_recall": "--kinds bm25",
     "recall_similarity": "--count 2",
-    "backends": "--sets musique --backends bm25",
+    "backends": "--sets musique --backends bm25 --half all",
     "backends --cache FOLDER --half tune": "--sets musique --backends hybrid",
     "backends_scale": "--copies 1 --questions 2 --backends hybrid",
     "near_rows": "--sizes 40",
