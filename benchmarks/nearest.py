@@ -57,7 +57,7 @@ def measure(folder: Path, questions: np.ndarray) -> list[str]:
     for k in _WANTED:
         taken: list[list[float]] = [[] for _ in ways]
         found: list[list[list[int]]] = [[] for _ in ways]
-        for query in questions[_SAMPLED : 3 * _SAMPLED]:
+        for query in questions[_SAMPLED : 3 * _SAMPLED] if len(questions) > _SAMPLED else questions:
             for way, search in enumerate(ways):
                 begun = time.thread_time()
                 found[way].append(search(query, k))
