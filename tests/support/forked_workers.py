@@ -60,7 +60,7 @@ def _work(environment: dict[str, str], streams: Sequence[Connection], code: str)
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     sys.modules["__main__"] = main = ModuleType("__main__")
     if (page := sys.modules.get("streamlit.testing.v1.app_test")) is not None:
-        page.TMP_DIR = TemporaryDirectory()  # else all forks have one, which goes when the first of them ends
+        vars(page)["TMP_DIR"] = TemporaryDirectory()  # else all forks have one, which goes when the first of them ends
     exec(code, vars(main))
 
 
