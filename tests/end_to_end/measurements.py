@@ -144,13 +144,16 @@ class Line:
             for before, word in pairwise(["", *self.words, *shlex.split(SMALL[start])])
         ]
         file = str(_root_of(self.benchmark, folder) / "benchmarks" / f"{self.benchmark}.py")
+        # Commands set it for what they begin; a benchmark's own processes import from its folder.
+        around = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
         if self.benchmark in COLD:
-            ended = subprocess.run([sys.executable, file, *words], cwd=folder, capture_output=True, text=True)
+            command = [sys.executable, file, *words]
+            ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=around)
             assert ended.returncode == 0, (str(self), ended.stderr[-3000:])
             return ended.stdout
         out, err = folder / "benchmark.out", folder / "benchmark.err"
         out.unlink(missing_ok=True)
-        process = Running(words, os.environ, out, err, module=file, folder=folder)
+        process = Running(words, around, out, err, module=file, folder=folder)
         try:
             assert process.wait(600) == 0, (str(self), err.read_text()[-3000:])
         finally:
