@@ -69,6 +69,12 @@ _IN_NAMES = frozenset(
 )
 
 
+_WRITTEN_SMALL = _WORKS | _PLAIN_PLACES | _GROUPS | _NUMBERED | _IN_NAMES | {"currency"}
+"""Kinds of things that have names although these may have no capital: `euro`, `a-ha`."""
+_NO_NAMES = frozenset("year date day decade century number genre discipline occupation profession disease sport".split())
+"""Kinds of what is written with a digit or a mark and is no name all the same: `1215`, `2-stroke`."""
+
+
 class WorldNames:
     """The names that a world gives to the entities of a graph."""
 
@@ -98,11 +104,12 @@ class WorldNames:
 
     def label(self, row: int) -> str:
         """Return an entity's name in this world. Years and common nouns (`drama film`) stay as they are, even where
-        names are invented.
+        names are invented. What the graph says the kind of has a name also where that begins with a small letter, a
+        digit or a mark (`iPhone`, `8½`, `'s-Hertogenbosch`, `pound sterling`).
         """
         if row not in self._labels:
             label = self._store.label_of(row)
-            if self._style == "invented" and label[:1].isupper():
+            if self._style == "invented" and _is_name(label, self._kinds.kind(row)):
                 kind = self.family(row)
                 label = self._free_name(f"name {self._store.id_of(row)}", lambda draw, _: invented_name(kind, draw))
             self._taken.add(label.casefold())
@@ -188,6 +195,15 @@ class WorldNames:
 
     def _is_free(self, name: str) -> bool:
         return name.casefold() not in self._taken and not len(self._store.namesakes(name))
+
+
+def _is_name(label: str, kind: str) -> bool:
+    """Is it the name of something of this kind, and no common noun? `kind`: as the graph says, or empty."""
+    if label[:1].isupper():
+        return True
+    last = kind.split()[-1] if kind else ""
+    is_noun = label.replace(" ", "").replace("-", "").isalpha() and label.islower()
+    return last in _WRITTEN_SMALL if is_noun else bool(last) and last not in _NO_NAMES
 
 
 def invented_name(kind: str, draw: random.Random) -> str:

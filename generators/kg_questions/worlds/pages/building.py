@@ -94,6 +94,9 @@ class PageBuilder:
         self._alike: dict[str, PageDraft] = {}
         self._home: dict[FactKey, str] = {}
         self._questions: list[TreeQuestion] = []
+        self._made_up: dict[str, KgNode] = {}
+        """Values of false facts that no graph has, by id."""
+        self._many_tails, self._one_head = (relations_named(store, each) for each in (paths.many_tails, paths.one_head))
         self._false: dict[tuple[str, str], str] = {}
         self._half_fits: dict[tuple[str, int], list[str]] = {}
         """Those that share one fact with an entity, by the entity and the fact's relation."""
@@ -235,12 +238,19 @@ class PageBuilder:
     def _false_fact(
         self, question: WorldQuestion, fact: KgFact, about: KgNode, like: KgNode, *, is_kept: bool
     ) -> dict[FactKey, tuple[KgFact, KgNode]]:
-        """The fact with the look-alike in place of the entity, and another value at its other end unless it is kept."""
+        """The fact with the look-alike in place of the entity, and another value at its other end unless it is kept.
+
+        A made-up value where the graph's own have another such fact already: nobody dies in two places.
+        """
         is_head = fact.triple.head == about.id
         own = fact.triple.tail if is_head else fact.triple.head
         other = self._names.node(self._store.row(own))
-        if not is_kept:
-            sources = self._graph.sources(self._store.relation_row(fact.triple.relation), not is_head)
+        relation = self._store.relation_row(fact.triple.relation)
+        if not is_kept and (relation in self._one_head if is_head else relation not in self._many_tails):
+            other = self._names.made_up(other, f"{like.id} {fact.triple.relation}")
+            self._made_up[other.id] = other
+        elif not is_kept:
+            sources = self._graph.sources(relation, not is_head)
             some = (self._names.node(int(self._random.choice(sources))) for _ in range(_TRIES))
             fits = (each for each in some if each.id not in {own, about.id, *question.entities})
             found = next((each for each in fits if each.kind == other.kind and each.label != each.id), None)
@@ -257,6 +267,8 @@ class PageBuilder:
         return self._names.node(self._store.row(entity)).kind
 
     def _label(self, entity: str) -> str:
+        if entity in self._made_up:
+            return self._made_up[entity].label
         if entity.endswith("~"):
             return self._alike[entity.removesuffix("~")].node.label
         return self._names.label(self._store.row(entity))

@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -220,6 +221,25 @@ async def test_other_agents_fail_as_they_must(world: Path) -> None:
     for each in twice.values():
         calls = [call for call, _ in each.seen]
         assert calls[::2] == calls[1::2]
+
+
+def test_nothing_has_two_values_of_what_has_one(kg: Path, tmp_path: Path) -> None:
+    """No page says of somebody that he died in another place than his own city says: look-alikes tell of others."""
+    make_page_world(kg, tmp_path / "world", replace(CONFIG, questions=12, facts=(5, 6, 7), seed=1))
+    store = KgStore.open(kg)
+    several = {
+        store.relation_id(relation)
+        for row in range(len(store))
+        for relation in store.out.relations_of(row).tolist()
+        if len(store.out.neighbours_of(row, relation)) > 1
+    }
+    told = defaultdict[tuple[str, str], set[str]](set)
+    for line in (tmp_path / "world" / "kg" / "triples.tsv").read_text(encoding="utf-8").splitlines():
+        head, relation, tail = line.split("\t")
+        if relation not in several:
+            told[head, relation].add(tail)
+    assert len(told) > 100
+    assert [each for each, tails in told.items() if len(tails) > 1] == []
 
 
 def test_the_same_seed_gives_the_same_bytes(kg: Path, world: Path, tmp_path: Path) -> None:

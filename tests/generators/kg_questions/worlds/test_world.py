@@ -123,6 +123,17 @@ def test_invented_names_are_nobodys(kg: Path, apart: WorldFolder) -> None:
         assert not [name for name in capitals if mentions(question.question, name)]
 
 
+def test_names_without_a_capital_are_invented_and_common_nouns_stay(kg: Path) -> None:
+    store = KgStore.open(kg)
+    rows = {store.label_of(row): row for row in range(len(store))}
+    world = WorldNames(store, "invented", 5)
+    real = "pound sterling|euro|złoty|'s-Hertogenbosch|2001: A Space Odyssey|iPhone|8½|a-ha|30 St Mary Axe"
+    assert [name for name in real.split("|") if world.label(rows[name]) == name] == []
+    stay = "novelist|film director|city|currency|biochemistry|1215"
+    assert [name for name in stay.split("|") if world.label(rows[name]) != name] == []
+    assert WorldNames(store, "real", 5).label(rows["iPhone"]) == "iPhone"
+
+
 def test_an_entity_has_one_invented_name_whatever_is_named_before(kg: Path) -> None:
     store = KgStore.open(kg)
     one, other = WorldNames(store, "invented", 5), WorldNames(store, "invented", 5)
