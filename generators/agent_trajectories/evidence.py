@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from trailforge.evaluation.results import asked_at, read_texts
@@ -163,10 +163,10 @@ def read_by(row: AgentTrajectory) -> list[Passage]:
     """
     if row.episode.browse is not None:
         cited = cited_results(row.episode.browse)
-        return [
+        return _each_once(
             Passage(id="", title=call.titles[0] if call.tool == "open" else "", text=text, score=0.0)
             for call, text in cited
-        ]
+        )
     found = [passage for passages in _read_by_search(row) for passage in passages]
     if not found:
         found = [
@@ -174,7 +174,11 @@ def read_by(row: AgentTrajectory) -> list[Passage]:
             for text in read_texts(row.episode, row.episode.question)
             if text.strip()
         ]
-    return list({(passage.title, passage.text): passage for passage in found}.values())
+    return _each_once(found)
+
+
+def _each_once(passages: Iterable[Passage]) -> list[Passage]:
+    return list({(passage.title, passage.text): passage for passage in passages}.values())
 
 
 def admission_of(row: AgentTrajectory) -> str:

@@ -9,6 +9,7 @@ from trailforge.filters import count_faults, names_of_answer
 from trailforge.generators.agent_trajectories.evidence import is_stated
 from trailforge.protocols.browse import (
     LONGEST_DEAD_END,
+    barren_calls,
     cited_in,
     cited_results,
     is_like_calls,
@@ -43,8 +44,10 @@ class LongEpisodeLimits:
     """Most calls that open, or look for words in, a page whose id the agent had not been shown."""
     max_unused_share: float = 0.5
     """Largest share of the opened pages that no later turn names."""
-    min_cited_read: float = 0.5
-    """Smallest share of the cited pages that were opened, or searched for words: a passage may say enough."""
+    min_cited_read: float = 0.15
+    """Smallest share of the cited pages that were opened, or in which words were found; at least one page has to be
+    opened. It is small, as a search shows whole passages: that a cited part was shown is asked of every citation.
+    """
     min_gold_cited: float = 0.5
     """Smallest share of the known pages behind the answer that it cites."""
 
@@ -95,17 +98,22 @@ def unshown_page(row: AgentTrajectory, *, most: int) -> Verdict:
 
 
 def unread_pages(row: AgentTrajectory, *, least: float) -> Verdict:
-    """Reject an episode that opened less than the share `least` of the pages that it cites, knowing the others only by
-    their snippets from searches. Score: the share of the cited pages that it opened, or looked through for words; 1
-    where it cites none.
+    """Reject an episode that opens no page at all, and one that read less than the share `least` of the pages that it
+    cites, knowing the others only by the passages that searches show. A page is read when it was opened, or when words
+    were found in it: a find that finds nothing shows nothing. Score: the share of the cited pages that it read; 1 where
+    it cites none.
     """
     record = _record(row)
     cited = {each.page for each in cited_in(record)}
     done = [call for call in record.calls if call.tool in ("open", "find") and not call.problem]
-    read = {page for call in done for page in (call.page, *call.pages)}
+    read = {page for call in done for page in call.pages}
     share = len(cited & read) / len(cited) if cited else 1.0
-    detail = "" if share >= least else f"{len(cited & read)} of {len(cited)} cited pages opened or searched for words"
-    return Verdict(keep=share >= least, reason="unread_pages", score=round(share, 6), detail=detail)
+    detail = ""
+    if not any(call.tool == "open" for call in done):
+        detail = "no page was opened"
+    elif share < least:
+        detail = f"{len(cited & read)} of {len(cited)} cited pages opened, or words found in them"
+    return Verdict(keep=not detail, reason="unread_pages", score=round(share, 6), detail=detail)
 
 
 def uncited_answer(row: AgentTrajectory, *, least: float) -> Verdict:
@@ -177,14 +185,16 @@ def unused_pages(row: AgentTrajectory, *, most: float) -> Verdict:
 
 
 def rank_calls(row: AgentTrajectory) -> tuple[float, ...]:
-    """Return a sort key by which the best episode comes first: repeated calls, the longest dead end, unused pages,
-    uncited pages behind the answer, the number of calls, and last the number of its draw.
+    """Return a sort key by which the best episode comes first: repeated calls, the longest dead end, calls that led
+    nowhere, unused pages, uncited pages behind the answer, the number of calls, and last the number of its draw. A find
+    without a hit counts as a call that led nowhere, though it may rule a page out.
     """
     record = _record(row)
     figures = record.figures
     return (
         len(needless_repeats(record)),
         longest_dead_end(record),
+        sum(barren_calls(record)),
         figures.pages_unused,
         -(figures.gold_cited or 0),
         figures.calls,

@@ -55,7 +55,7 @@ _MEANINGS = with_earlier(
         "speaks_of_data_set": "turns that speak of the index or of how the question was made",
         "repeated_search": "searches that ask what was asked before",
         "unshown_page": "calls on pages whose ids it had not been shown",
-        "unread_pages": "share of the cited pages that it opened or searched for words",
+        "unread_pages": "share of the cited pages that it opened, or found words in",
         "uncited_answer": "results of cited parts that state the answer",
         "too_few_calls": "calls",
         "too_many_calls": "calls",

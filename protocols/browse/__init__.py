@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trailforge.protocols.browse.mistakes import LONGEST_DEAD_END as LONGEST_DEAD_END
     from trailforge.protocols.browse.mistakes import with_gold as with_gold
     from trailforge.protocols.browse.native import TOOLS_JSON as TOOLS_JSON
+    from trailforge.protocols.browse.records import barren_calls as barren_calls
     from trailforge.protocols.browse.records import cited_in as cited_in
     from trailforge.protocols.browse.records import cited_results as cited_results
     from trailforge.protocols.browse.records import is_like_calls as is_like_calls

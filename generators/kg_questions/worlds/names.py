@@ -71,7 +71,9 @@ _IN_NAMES = frozenset(
 
 _WRITTEN_SMALL = _WORKS | _PLAIN_PLACES | _GROUPS | _NUMBERED | _IN_NAMES | {"currency"}
 """Kinds of things that have names although these may have no capital: `euro`, `a-ha`."""
-_NO_NAMES = frozenset("year date day decade century number genre discipline occupation profession disease sport".split())
+_NO_NAMES = frozenset(
+    "year date day decade century number genre discipline occupation profession disease sport".split()
+)
 """Kinds of what is written with a digit or a mark and is no name all the same: `1215`, `2-stroke`."""
 
 

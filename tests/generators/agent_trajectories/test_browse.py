@@ -22,8 +22,9 @@ from trailforge.evaluation.results import describe_timeline
 from trailforge.generators.agent_trajectories.card import describe_calls
 from trailforge.generators.agent_trajectories.choice import choose_rows
 from trailforge.generators.agent_trajectories.estimate import prompts_of_calls
+from trailforge.generators.agent_trajectories.evidence import read_by
 from trailforge.generators.agent_trajectories.filters import AgentFilterConfig, judge_episode
-from trailforge.generators.agent_trajectories.long_episodes import LongEpisodeLimits
+from trailforge.generators.agent_trajectories.long_episodes import LongEpisodeLimits, rank_calls
 from trailforge.generators.agent_trajectories.rows import derive_fields, searches_match, sft_rows
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.protocols.browse import timeline_of
@@ -206,6 +207,40 @@ def test_filters_reject_by_what_the_calls_did(row: AgentTrajectory) -> None:
     assert reasons(changed(row, tool="search")) == ["unread_pages"]
     alike = changed(row, tool="open", page="p001", part=1, query="")
     assert "repeated_calls" in reasons(alike) and not searches_match(alike)
+
+
+def test_a_page_is_read_when_it_was_opened_or_words_were_found_in_it(row: AgentTrajectory) -> None:
+    """A find without a hit reads nothing, and who opens nothing has read no page, whatever its finds found."""
+    found = changed(row, tool="find", query="road")
+    lenient = replace(LIMITS, long=LongEpisodeLimits(min_cited_read=0.15))
+    assert "unread_pages" not in reasons(row, lenient) and "unread_pages" in reasons(found, lenient)
+    record = found.episode.browse
+    assert record is not None
+    first = replace(record.calls[0], tool="open")
+    for hits, is_read in ((True, True), (False, False)):
+        others = [each if hits else replace(each, pages=(), parts=(), titles=()) for each in record.calls[1:]]
+        calls = (replace(first, page="p999", pages=("p999",), parts=(1,), titles=("",)), *others)
+        made = replace(found, episode=replace(found.episode, browse=replace(record, calls=calls)))
+        assert ("unread_pages" not in reasons(made, lenient)) is is_read
+
+
+def test_of_two_right_episodes_the_one_with_fewer_calls_in_vain_is_first(row: AgentTrajectory) -> None:
+    """Also where it opened more pages that it never names."""
+    record = row.episode.browse
+    assert record is not None
+    lost = replace(record.calls[0], tool="find", query="fog", pages=(), parts=(), titles=())
+    vain = replace(row, episode=replace(row.episode, browse=replace(record, calls=(*record.calls, lost))))
+    figures = replace(record.figures, pages_unused=record.figures.pages_unused + 1)
+    unused = replace(row, episode=replace(row.episode, browse=replace(record, figures=figures)))
+    assert rank_calls(row) < rank_calls(unused) < rank_calls(vain)
+
+
+def test_what_an_answer_cites_is_read_again_once(row: AgentTrajectory) -> None:
+    """However often it was shown."""
+    record = row.episode.browse
+    assert record is not None
+    twice = replace(row, episode=replace(row.episode, browse=replace(record, calls=record.calls * 2)))
+    assert read_by(twice) == read_by(row) != []
 
 
 def test_a_page_that_nothing_had_shown_is_known_from_memory(row: AgentTrajectory) -> None:
