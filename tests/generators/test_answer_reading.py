@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,14 @@ from tests.generators.agent_trajectories.test_work import draw as draw_agents
 from tests.generators.kg_trajectories.test_self_check import FREE, GOOD, VAGUE
 from tests.support.kg_episodes import DIED, DIRECTOR, TRIPLES, agent, context, store, turn
 from tests.support.rows import QUESTION
-from tests.support.scripted import prompt_text
+from tests.support.scripted import ScriptedModel, prompt_text
 from tests.support.search_agent import Model
-from trailforge.generators.answer_reading import PURPOSE, most_facts
+from trailforge.generators.agent_trajectories.config import PROMPTS
+from trailforge.generators.answer_reading import PROMPT, PURPOSE, most_facts, read_passages
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.kg_trajectories.estimate import estimate
 from trailforge.generators.kg_trajectories.work import LIFE
-from trailforge.inference import Request
+from trailforge.inference import Asker, Meter, Request, Sampling
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.protocols import SEARCH_R1
@@ -86,6 +88,23 @@ def test_where_the_answer_is_not_stated_the_next_best_is_read_in_its_place(tmp_p
     (tmp_path / "again").mkdir()
     nothing = run(Reader("not stated"), tmp_path / "again")
     assert (len(nothing.rows["kg_trajectories"]), reasons(nothing)) == (0, ["unstated_answer"] * 2)
+
+
+async def test_readings_of_the_same_passages_begin_alike() -> None:
+    """Up to the question, so that a prefix cache serves all but the first."""
+    lines = ["(Lang) Fritz Lang was born in Vienna.", "(Vienna) Vienna lies in Austria."]
+    asked = ["In which city was Fritz Lang born?", "What lies in Austria?"]
+    client = ScriptedModel(lambda request: "Vienna")
+    asker = Asker(client=client, model="model", style="chat", seed=0, meter=Meter())
+    sampling = Sampling(temperature=0.0, top_p=1.0, max_tokens=9)
+    for question in asked:
+        await read_passages(
+            PROMPTS.text(PROMPT), question, lines, asker, purpose=PURPOSE, sampling=sampling, most_words=9
+        )
+    first, second = map(prompt_text, client.requests)
+    shared = "".join(one for one, _ in takewhile(lambda each: each[0] == each[1], zip(first, second, strict=False)))
+    assert shared.endswith("\n".join([*lines, "Question: "]))
+    assert [text.removeprefix(shared).strip() for text in (first, second)] == asked
 
 
 def test_nobody_is_asked_where_that_is_off(tmp_path: Path) -> None:

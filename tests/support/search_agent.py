@@ -72,8 +72,7 @@ class Model:
 
     def _find(self, prompt: str) -> str:
         """What passages say of a question or a hop's; it stands there, or is not stated."""
-        before, _, passages = prompt.rpartition("\nPassages:\n")
-        asked = before.rpartition("Question: ")[2]
+        passages, _, asked = prompt.rpartition("\nPassages:\n")[2].strip().rpartition("\nQuestion: ")
         hops = ((q, hop) for q in self._questions.values() for hop in range(len(q.decomposition)))
         known = {_filled(q, hop): q.decomposition[hop].answer for q, hop in hops}
         answer = known.get(asked) or next((q.answer for text, q in self._questions.items() if text == asked), "")

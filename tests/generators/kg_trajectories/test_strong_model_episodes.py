@@ -54,7 +54,7 @@ def what_is_asked(request: Request) -> str:
     """What a prompt asks but for its fixed text and what was found: the question, what the agent wrote so far."""
     prompt = prompt_text(request)
     if request.purpose in ("self_check", "read_answer"):
-        question, _, passages = prompt.rpartition("Question: ")[2].partition("\nPassages:\n")
+        passages, _, question = prompt.rpartition("\nPassages:\n")[2].strip().rpartition("\nQuestion: ")
         return "\n".join([question, *re.findall(r"^\(.*?\) ", passages, re.MULTILINE)])
     if request.purpose == "grade":
         return "\n".join(re.findall(r"^(?:Question|Reference|Answer).*$", prompt, re.MULTILINE)[-3:])
