@@ -88,7 +88,7 @@ def _third(verb: str) -> str:
     return f"{verb[:-1]}ies" if verb.endswith("y") and verb[-2] not in "aeou" else f"{verb}s"
 
 
-_FAMILIES = "die died dies dying dead death deaths|bear born birth births birthplace birthplaces|wed wedding weddings"
+_FAMILIES = "die died dies dying dead death deaths|born birth births birthplace birthplaces|wed wedding weddings"
 """Words of one meaning that no ending tells."""
 _INFLECTED = ("ings", "ing", "edly", "ed", "ies", "es", "ly", "s", "y", "e")
 _DERIVED = ("ments", "ment", "ians", "ian", "ions", "ion", "ists", "ist", "ers", "er", "ors", "or", "ive", "al", "o")

@@ -52,7 +52,8 @@ TOOLS: tuple[dict[str, Any], ...] = (
     ),
     _tool(
         "find",
-        "Find where words stand in a page, in whatever form.",
+        "Find where words stand in a page as given, from the beginning of a word on. If nowhere, the sentences with "
+        "most of them, at least half, in other forms, too (died: death); names and numbers have to be there.",
         page=_PAGE,
         text={"type": "string", "description": "The words to find, as few as will do."},
     ),

@@ -20,6 +20,7 @@ PUT_OFF = frozenset((NO_CALLS_LEFT, NO_ROOM_LEFT, NO_ROOM_NOW, TOO_MANY_AT_ONCE)
 """Problems of calls that showed the agent nothing for want of calls or room, and not by a fault of theirs."""
 LEFT_OUT = "(This result was shown before and is left out here. Make the call again to read it again.)"
 """The mark that stands in the place of an older result that is no longer shown."""
+_BY_ANOTHER_NAME = "; what has several names may go by another one there"
 
 _OWN_TAGS = tag_pattern(("open", "find"))
 
@@ -85,7 +86,8 @@ def calls_left(left: int) -> str:
 
 def _found_words(call: FindAction, found: WordHits) -> str:
     if not found.hits:
-        return f"These words stand nowhere in [{one_line(call.page)}]."
+        is_name = any(word[:1].isupper() for word in call.text.split())
+        return f"These words stand nowhere in [{one_line(call.page)}]{_BY_ANOTHER_NAME if is_name else ''}."
     lines = [f"[{one_line(found.hits[0].page)}] {one_line(found.hits[0].title)}".rstrip()]
     if found.missing:
         lines.append(f"Only a part of these words stands together; missing: {one_line(', '.join(found.missing))}")

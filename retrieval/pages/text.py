@@ -28,6 +28,7 @@ _SAYS_NOTHING = frozenset(
 _LONGEST_NAME = 200
 """Characters of a page's name in a message."""
 _TOKEN = re.compile(r"\S+")
+_HYPHEN = re.compile(r"(?<=\w)[-‐‑](?=\w)")
 _UNSPACED = "\u0e00"
 """The first letter of Thai: from there on most scripts have no spaces between words."""
 _PLAIN = str.maketrans("‘’“”‐‑–—", "''\"\"----")
@@ -125,8 +126,8 @@ class OpenedPage:
         """Return where these words stand one behind the other, from the beginning of a word on, ignoring capitals,
         accents, kinds of quotes and hyphens, and white space.
 
-        Where they stand so nowhere, the sentences with most of the words are returned, at least half of them, in
-        whatever form.
+        Where they stand so nowhere, the sentences with most of the words are returned, at least half of them, also in
+        other forms (`english.stem_of`); names and numbers have to be there.
         """
         spans, missing = self._in_a_row(words), ()
         pieces = [_Piece(self.part_at(first), first, last) for first, last in spans]
@@ -171,24 +172,30 @@ class OpenedPage:
         """The sentences with most of the words, in whatever form, and the words that the first of them lacks.
 
         The page's own name is not looked for where something else is. Names and numbers have to be there, or nothing
-        is found.
+        is found; what hyphens join is one word ("present-day").
         """
-        said = list(dict.fromkeys(_plain_words(words)))
+        said = list(dict.fromkeys(_plain_words(_hyphenated(words))))
         said = [word for word in said if word not in _SAYS_NOTHING] or said
         title = set(_plain_words(self.title))
         wanted = {word: stem_of(word) for word in [word for word in said if word not in title] or said}
         stems, best, found = set(wanted.values()), 0, list[tuple[int, int, frozenset[str]]]()
-        named = {word.lower() for word in written_words(strip_accents(words)) if word[0].isupper() or word[0].isdigit()}
+        named = {
+            word.lower()
+            for word in written_words(strip_accents(_hyphenated(words)))
+            if word[0].isupper() or word[0].isdigit()
+        }
         needed = {stem for word, stem in wanted.items() if word in named}
         for first, last in sentence_spans(self.text):
-            has = frozenset(stems.intersection(map(stem_of, _plain_words(self.text[first:last]))))
+            has = frozenset(stems.intersection(map(stem_of, _all_words(self.text[first:last]))))
             if has >= needed and len(has) >= max(1, best):
                 best = len(has)
                 found.append((first, last, has))
         if not best or 2 * best < len(stems):
             return [], ()
         fullest = [each for each in found if len(each[2]) == best]
-        missing = tuple(word for word, stem in wanted.items() if stem not in fullest[0][2])
+        whole = set(_plain_words(words))
+        lacking = (word for word, stem in wanted.items() if stem not in fullest[0][2])
+        missing = tuple(word if word in whole else word.replace("_", "-") for word in lacking)
         return [self._cut(first, last, has) for first, last, has in fullest], missing
 
     def _cut(self, first: int, last: int, stems: frozenset[str]) -> tuple[int, int]:
@@ -196,7 +203,7 @@ class OpenedPage:
         if last - first <= _LONGEST_SPOT:
             return first, last
         tokens = _TOKEN.finditer(self.text, first, last)
-        word = next(each for each in tokens if stems.intersection(map(stem_of, _plain_words(each.group()))))
+        word = next(each for each in tokens if stems.intersection(map(stem_of, _all_words(each.group()))))
         return max(first, word.start() - _AROUND), min(last, word.start() + _AROUND)
 
     def _joined(self, pieces: Sequence[_Piece]) -> list[_Piece]:
@@ -245,6 +252,17 @@ def _chosen(pieces: Sequence[_Piece]) -> list[_Piece]:
 
 def _plain_words(text: str) -> list[str]:
     return words_of(strip_accents(text))
+
+
+def _hyphenated(text: str) -> str:
+    """A text in which words that hyphens join are one word each."""
+    return _HYPHEN.sub("_", text)
+
+
+def _all_words(text: str) -> list[str]:
+    """The words of a text, and those that hyphens join as one word, too."""
+    found = _plain_words(text)
+    return [*found, *_plain_words(_hyphenated(text))] if _HYPHEN.search(text) else found
 
 
 def folded(text: str) -> str:

@@ -170,8 +170,13 @@ async def test_what_is_not_there_and_what_cannot_be_carried_out_is_read_by_the_a
     done = await run(Agent(script(turn, ANSWERING)))
     assert done.stop == "answered"
     assert done.shown[0] == "Not done: there is no page p999" and "one part" in done.shown[1]
-    assert "nowhere in [p001]" in done.shown[2]
+    assert "nowhere in [p001]." in done.shown[2], "a common word has no other name"
     assert done.record.figures.refused_calls == 2 and done.record.calls[0].problem
+
+
+async def test_a_name_that_a_page_does_not_have_may_go_by_another_one_there() -> None:
+    done = await run(Agent(script(calling(FindAction(page="p001", text="Zoe Lind")), ANSWERING)))
+    assert "nowhere in [p001]; what has several names may go by another one there." in done.shown[0]
 
 
 async def test_repeats_and_pages_that_nobody_uses_are_counted() -> None:

@@ -104,6 +104,22 @@ def test_words_are_found_from_the_beginning_of_a_word_on() -> None:
     assert not page("Sunset, asset, 1951.").find("95").count and page("他住在東京都。").find("東京").count == 1
 
 
+def test_what_a_hyphen_joins_is_found_as_one_word() -> None:
+    """And not by its half; a text that has the halves apart is found as it stands."""
+    text = "At present nobody comes. He hails from present-day Velmar. The day was long."
+    found = page(text).find("Velmar present-day")
+    assert [spot.text for spot in found.matches] == ["He hails from present-day Velmar."] and found.missing == ()
+    assert page("At present nobody comes. The day was long.").find("present-day").matches == ()
+    assert page(text).find("hails present-tense").missing == ("present-tense",)
+    assert [spot.text for spot in page(text).find("day of present").matches] == ["He hails from present-day Velmar."]
+
+
+def test_born_is_no_form_of_bearing_a_grudge() -> None:
+    text = "They still bear a grudge. Her birth fell into a hard winter."
+    for words in ("born", "birthplace"):
+        assert [spot.text for spot in page(text).find(words).matches] == ["Her birth fell into a hard winter."]
+
+
 def test_a_find_says_which_words_stand_nowhere_beside_the_others() -> None:
     """Half of them have to be there, and the names and numbers."""
     found = page("Lind died in Bergen. The mill burnt.").find("died young")
