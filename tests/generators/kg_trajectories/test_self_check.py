@@ -53,7 +53,8 @@ class Noted:
     def __call__(self, request: Request) -> str:
         if request.purpose != "self_check":
             return self._play(request)
-        self.asked.append(prompt_text(request).rsplit("Question: ", 1)[1])
+        passages, _, asked = prompt_text(request).rpartition("\nPassages:\n")[2].strip().rpartition("\nQuestion: ")
+        self.asked.append(f"{asked}\n{passages}")
         return self._says
 
 
