@@ -229,7 +229,9 @@ def test_of_two_right_episodes_the_one_with_fewer_calls_in_vain_is_first(row: Ag
     record = row.episode.browse
     assert record is not None
     lost = replace(record.calls[0], tool="find", query="fog", pages=(), parts=(), titles=())
-    vain = replace(row, episode=replace(row.episode, browse=replace(record, calls=(*record.calls, lost))))
+    vain = replace(
+        row, episode=replace(row.episode, browse=replace(record, calls=(record.calls[0], lost, *record.calls[1:])))
+    )
     figures = replace(record.figures, pages_unused=record.figures.pages_unused + 1)
     unused = replace(row, episode=replace(row.episode, browse=replace(record, figures=figures)))
     assert rank_calls(row) < rank_calls(unused) < rank_calls(vain)
