@@ -8,7 +8,7 @@ gold one.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,6 +45,7 @@ _ORDERED = re.compile(
 )
 """In a question: the order of the answer says something."""
 _DIGIT = re.compile(r"\d")
+_NAME_OR_FIGURE = re.compile(r"[A-Z\d]")
 _WORD = re.compile(r"[^\W_]+")
 _ENDINGS = re.compile(r"(?:ings?|edly|ed|ly|es|s|e)$")
 _SHORTEST_STEM = 3
@@ -59,7 +60,7 @@ _EMPTY_WORDS = frozenset(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerJudgeOptions(JudgeOptions):
     """Settings of the model that judges answers, as in `JudgeOptions`, for a data set whose questions also ask for
-    explanations.
+    explanations. Here near misses include a phrase without names and figures where the gold answer is one.
     """
 
     free_answers: bool = False
@@ -79,8 +80,8 @@ class AnswerScorer:
         """Score a reply from 0 to 1 and say what scored it; the score is None when the judge gave no verdict.
 
         Options are scored by the F1 of their letters. Everything else is first compared by the matcher, lists item by
-        item, and is right if it matches. A near miss of a fact, and an explanation, go to the judge. Without a judge an
-        explanation's score is the share of its key facts that it states.
+        item, and is right if it matches. A near miss of a fact, a phrase where the answer is one, and an explanation go
+        to the judge. Without a judge an explanation's score is the share of its key facts that it states.
         """
         if question.options:
             return option_f1(choose_options(reply, question.options), question.correct_options), "options"
@@ -92,7 +93,7 @@ class AnswerScorer:
         is_free = question.type == "causal"
         if not is_free and any(is_same_list(reply, gold, question.question) for gold in golds):
             return 1.0, "matching"
-        is_judged = self.options.free_answers if is_free else self.options.near_misses and is_near_miss(reply, golds)
+        is_judged = self.options.free_answers if is_free else self.options.near_misses and _may_be_right(reply, golds)
         if self.judge is not None and is_judged:
             facts = question.key_facts if is_free else ()
             judged = Judged(question=question.question, answer=reply, golds=golds, key_facts=facts)
@@ -112,6 +113,17 @@ def open_scorer(options: AnswerJudgeOptions, asker: Asker) -> AnswerScorer:
     if not (options.near_misses or options.free_answers):
         return AnswerScorer(options=options)
     return AnswerScorer(judge=lambda judged: grade(judged, options, asker), options=options)
+
+
+def _may_be_right(reply: str, golds: Sequence[str]) -> bool:
+    """Whether a judge should look at a reply that the matcher refuses. Two phrases without names and figures may say
+    the same and share no word: too few nurses, a staff shortage."""
+    return is_near_miss(reply, golds) or (_is_phrase(reply) and any(map(_is_phrase, golds)))
+
+
+def _is_phrase(text: str) -> bool:
+    words = text.split()
+    return len(words) > 1 and not _NAME_OR_FIGURE.search(" ".join(words)[1:])
 
 
 def is_same_list(reply: str, gold: str, question: str) -> bool:

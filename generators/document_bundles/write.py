@@ -70,8 +70,8 @@ MENDABLE = ("poor_question", "fewer_documents_suffice", *_SLIPS)
 a question that is answered from memory is left."""
 _NO_VERDICT = "no verdict"
 _FINDS = (
-    "What a rule found in them, by words alone, and may be wrong in: a list of one document, and the mark that another "
-    "gives to a thing of it; then what both name, and what only one of them tells of it\n"
+    "What a rule found in them, by words alone, and may be wrong in: several things of one document, and what another "
+    "alone tells of one of them; then what both name, and what only one of them tells of it\n"
 )
 _FURTHER = "Up to {{count}} are wanted, the best one first; each further one rests on other facts. "
 MODEL_PROMPTS = (

@@ -168,6 +168,25 @@ async def test_a_judge_is_asked_about_near_misses_of_facts_and_never_about_what_
     assert await scorer.score(question(), "Bergen") == (1.0, "judge") and len(model.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("gold", "reply", "by"),
+    [
+        ("staff shortage", "too few nurses", "judge"),  # no word in common
+        ("A staff shortage", "Too few nurses.", "judge"),
+        ("staff shortage", "Nurses of Bergen", "matching"),
+        ("staff shortage", "12 nurses", "matching"),
+        ("Mara Lind", "too few nurses", "matching"),
+        ("nurses", "too few", "matching"),
+        ("staff shortage", "not known", "matching"),
+    ],
+)
+async def test_a_judge_compares_phrases_that_share_no_word(gold: str, reply: str, by: str) -> None:
+    scorer, model = judging('{"score": 1}', near_misses=True)
+    assert await scorer.score(question(answer=gold), reply) == (float(by == "judge"), by)
+    assert len(model.requests) == (by == "judge")
+    assert (await AnswerScorer().score(question(answer=gold), reply)) == (0.0, "matching")
+
+
 async def test_a_judge_that_is_off_is_never_asked() -> None:
     scorer, model = judging('{"score": 1}')
     assert await scorer.score(question(), "Bergen") == (0.0, "matching") and model.requests == []
