@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-import networkx as nx
-
 from trailforge.mcts import dependency_graph, gold_plan, join_marks, normalized, references, resolve, subject_words
 from trailforge.rewards import exact_match, mentions, same_answer
 from trailforge.schemas import Plan, Question, Step, Trajectory
@@ -106,6 +104,8 @@ def misplaced_hops(steps: Sequence[Step], question: Question) -> list[int]:
     That is before the answers of the earlier hops that the hop refers to (as `#k`); or, for two hops that do not depend
     on each other, each by the sub-question of the other.
     """
+    import networkx as nx  # as in `dependency_graph`
+
     accepted = [step for step in steps if not step.is_mistake]
     golds = golds_of_hops(question)
     found = hops_found(accepted, question)

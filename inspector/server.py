@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
 import hmac
 import ipaddress
@@ -91,23 +93,36 @@ def serve(
     browser loads Streamlit's own files, so that the first view comes sooner.
     """
     try:
-        from streamlit import App, net_util
+        from streamlit import App, env_util, net_util
     except ModuleNotFoundError as error:
         raise InvalidInput(f"the page needs the package streamlit: {install_hint('page')}") from error
     # Whether a page of another origin may connect, Streamlit decides by the address that this machine has outside,
     # too, and asks a host in the internet for it.
     net_util.get_external_ip = lambda: None
+    # It also searches, slowly, for what is not there: a shell that runs this process, and components in all packages.
+    env_util.is_repl = lambda: False
+    with contextlib.suppress(ImportError):  # of a later version that has it elsewhere
+        from streamlit.components.v2 import manifest_scanner
+
+        manifest_scanner.scan_component_manifests = list
     config = {**_OPTIONS, "server.address": host, "server.port": port, "browser.serverAddress": host}
     if not is_shared(host, is_behind_proxy=is_behind_proxy):
         config["server.allowedHosts"] = [*_LOOPBACK, host]
     sys.argv = [str(script), *arguments]  # what the script finds there
-    threading.Thread(target=lambda: [*map(import_module, modules)], daemon=True).start()
+    threading.Thread(target=_import_ahead, args=(modules,), daemon=True).start()
 
     class Unframed(App):
         async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
             await super().__call__(scope, receive, partial(_send_unframed, send))
 
     Unframed(script).run(config=config)
+
+
+def _import_ahead(modules: Sequence[str]) -> None:
+    for name in modules:
+        import_module(name)
+    # Streamlit collects garbage after each run of the script; what was imported need not be looked through each time.
+    gc.freeze()
 
 
 async def _send_unframed(send: Callable[[Any], Awaitable[None]], message: MutableMapping[str, Any]) -> None:

@@ -86,10 +86,9 @@ class TableIndex:
             raise IndexError(f"row {number} of {len(self)}")
         file = bisect_right(self._starts, number) - 1
         place = number - self._starts[file]
-        metadata = self._metadata(file)
-        group = 0
-        while place >= (size := metadata.row_group(group).num_rows):
-            place, group = place - size, group + 1
+        sizes, group = self._group_sizes(file), 0
+        while place >= sizes[group]:
+            place, group = place - sizes[group], group + 1
         return self._group(file, group).slice(place, 1).to_pylist()[0]
 
     @_kept
@@ -144,7 +143,7 @@ class TableIndex:
         for path in (*found, *counts):
             self._check_column(path.partition(".")[0])
         wanted = dict.fromkeys([*(FILTERS if path.startswith(f"{FILTERS}.") else path for path in found), *counts])
-        for first, batch in self._batches([*wanted]) if wanted else ():
+        for first, batch in self._batches([*wanted]):
             for column, count in counts.items():
                 for each in pc.value_counts(batch.column(column)).to_pylist():
                     count[each["values"]] += each["counts"]
@@ -266,7 +265,12 @@ class TableIndex:
         return Found(rows=tuple(rows), searched=len(self), is_complete=True)
 
     def _batches(self, columns: Sequence[str], first: int = 0) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Row groups from the one with row `first` on, each with the number of its first row."""
+        """Row groups from the one with row `first` on, each with the number of its first row; all rows at once where no
+        column is wanted, for which no file is read.
+        """
+        if not columns:
+            yield 0, pa.RecordBatch.from_arrays([pa.nulls(len(self))], ["nothing"])
+            return
         for file in range(max(0, bisect_right(self._starts, first) - 1), len(self._paths)):
             start = self._starts[file]
             with _open_table(self._paths[file]) as opened:
@@ -278,9 +282,10 @@ class TableIndex:
                             yield start, batch
                     start += size
 
-    def _metadata(self, file: int) -> pq.FileMetaData:
+    @_kept
+    def _group_sizes(self, file: int) -> list[int]:
         with _open_table(self._paths[file]) as opened:
-            return opened.metadata
+            return [opened.metadata.row_group(group).num_rows for group in range(opened.num_row_groups)]
 
     def _group(self, file: int, group: int) -> pa.Table:
         if (file, group) not in self._groups:

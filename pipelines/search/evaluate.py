@@ -42,6 +42,7 @@ class RowSearch:
     """
 
     columns: tuple[str, ...]
+    """Empty where what is compared is known of all rows by their numbers."""
     masks: tuple[Mask, ...]
 
     def rows(self, first: int, batch: pa.RecordBatch) -> list[int]:
@@ -82,7 +83,7 @@ def bind_search(
             columns[path.partition(".")[0]] = None
             mask = _by_field(term.value, path, is_whole=term.by in _WHOLE)
             masks.append(_negate(term.is_negated != (term.by == "!="), mask))
-    return RowSearch(tuple(columns) or (schema.names[0],), tuple(masks))
+    return RowSearch(tuple(columns), tuple(masks))
 
 
 def _negate(is_negated: bool, mask: Mask) -> Mask:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import importlib.metadata
 import json
 import socket
 import sys
@@ -9,6 +11,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from queue import Queue
+from threading import Event
 from typing import Any
 
 import pytest
@@ -45,6 +48,13 @@ def test_a_port_in_use_is_said_before_anything_starts() -> None:
         check_port("no.such.host.invalid", 80)
 
 
+_REPLACED = (
+    ("streamlit.net_util", "get_external_ip"),
+    ("streamlit.env_util", "is_repl"),
+    ("streamlit.components.v2.manifest_scanner", "scan_component_manifests"),
+)
+
+
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
     """What Streamlit is started with."""
@@ -52,8 +62,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
     flags: dict[str, Any] = {}
     monkeypatch.setattr(streamlit.App, "run", lambda app, config: flags.update(config))
     monkeypatch.setattr(sys, "argv", sys.argv)
-    net_util = pytest.importorskip("streamlit.net_util")
-    monkeypatch.setattr(net_util, "get_external_ip", net_util.get_external_ip)  # is as it was after the test
+    for module, name in _REPLACED:  # each is as it was after the test
+        found = pytest.importorskip(module)
+        monkeypatch.setattr(found, name, getattr(found, name))
     return flags
 
 
@@ -81,6 +92,30 @@ def test_the_page_is_imported_ahead_of_its_first_visit(
     monkeypatch.setattr(server, "import_module", imported.put)
     serve(Path("page.py"), [], host="127.0.0.1", port=8501, modules=["trailforge.inspector.page", "pandas"])
     assert [imported.get(timeout=60) for _ in range(2)] == ["trailforge.inspector.page", "pandas"]
+
+
+def test_what_was_imported_is_not_looked_through_for_garbage(
+    started: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen = Event()
+    monkeypatch.setattr(gc, "freeze", frozen.set)
+    serve(Path("page.py"), [], host="127.0.0.1", port=8501, modules=["trailforge.inspector.page"])
+    assert frozen.wait(timeout=60)
+
+
+def test_no_package_is_searched_for_components_of_streamlit(
+    started: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streamlit.components.v2.component_manager import BidiComponentManager
+
+    searched: list[bool] = []
+    monkeypatch.setattr(importlib.metadata, "distributions", lambda: searched.append(True) or [])
+    BidiComponentManager().discover_and_register_components(start_file_watching=False)
+    assert searched  # Streamlit by itself
+    searched.clear()
+    serve(Path("page.py"), [], host="127.0.0.1", port=8501)
+    BidiComponentManager().discover_and_register_components(start_file_watching=False)
+    assert not searched
 
 
 def test_an_origin_elsewhere_makes_the_server_ask_nobody(

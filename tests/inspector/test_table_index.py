@@ -194,6 +194,9 @@ def test_numbers_and_counts_are_read_ahead_in_one_reading_of_their_own_parts(tmp
         path.unlink()  # nothing is read again
     assert index.values("reward.total").tolist() == [0.0, 0.25, 0.5] and index.values("num_hops").tolist() == [2] * 3
     assert index.counts(["kind", "origin"]) == {"kind": {"correct": 3}, "origin": {rows[0].origin: 3}}
+    some = index.search("reward.total>0.2 hops=2", count=1)
+    assert (some.rows, some.searched, some.is_complete) == ((1,), 2, False)
+    assert index.search("reward.total>0.2", first=some.searched).rows == (2,)
     with pytest.raises(InvalidInput, match="not a readable"):
         index.values("reward.f1")
 
