@@ -8,6 +8,7 @@ import json
 import threading
 import webbrowser
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -180,7 +181,14 @@ def inspect(
     else:
         script, arguments = "evaluation_page.py", [str(each.resolve()) for each in (folder, beside) if each]
     modules = [f"trailforge.inspector.{script.removesuffix('.py')}", *wanted_by(folder)]
-    serve(_PAGES / script, arguments, host=host, port=port, is_behind_proxy=behind_proxy, modules=modules)
+    then = partial(_read_first_view, folder.resolve()) if is_run else None
+    serve(_PAGES / script, arguments, host=host, port=port, is_behind_proxy=behind_proxy, modules=modules, then=then)
+
+
+def _read_first_view(folder: Path) -> None:
+    from trailforge.inspector.page import read_first_view
+
+    read_first_view(folder)
 
 
 def _open_soon(host: str, port: int) -> None:

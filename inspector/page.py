@@ -7,6 +7,7 @@ first.
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -101,7 +102,7 @@ def _show_row(run: OpenRun, table: ShownTable, number: int | None) -> None:
         draw(describe(run, table.name, number), Canvas(run, table.name, f"{table.name}.{uid}", sought))
 
 
-@st.cache_resource(max_entries=2, show_spinner="Opening the run …")
+@st.cache_resource(max_entries=2, show_spinner=False)
 def open_cached(folder: Path, stamp: Any) -> tuple[OpenRun, tuple[str, ...]]:
     """Return the run of a folder and the tables on whose rows people decide, from the cache as long as `stamp`, which
     changes with the folder's content, is the same.
@@ -112,6 +113,15 @@ def open_cached(folder: Path, stamp: Any) -> tuple[OpenRun, tuple[str, ...]]:
     if run.manifest is None:
         run = replace(run, books=books_so_far(folder, settings))
     return run, () if is_curated(settings) else decidable(run.dataset)
+
+
+def read_first_view(folder: Path) -> None:
+    """Read what the first view of a run shows of its rows, before anybody sees it. Of a folder with several runs, and
+    of one that cannot be read, which the view then says, nothing is read.
+    """
+    with suppress(TrailforgeError):
+        if not is_root(folder):
+            overview.read_figures(open_cached(folder, stamp_of(folder))[0])
 
 
 def main(folder: Path, who: str, guide: str = "") -> None:
@@ -137,8 +147,11 @@ def main(folder: Path, who: str, guide: str = "") -> None:
 
 
 if __name__ == "__main__":
+    # The imported module knows what was read before the first visit, and is not made anew with each run of the script.
+    from trailforge.inspector import page
+
     try:
-        main(Path(sys.argv[1]), *sys.argv[2:])
+        page.main(Path(sys.argv[1]), *sys.argv[2:])
     except TrailforgeError as fault:
         if open_page("trailforge"):  # whoever has not given the password is told nothing, not even what is wrong
             show_error(fault)

@@ -86,11 +86,13 @@ def serve(
     port: int,
     is_behind_proxy: bool = False,
     modules: Sequence[str] = (),
+    then: Callable[[], object] | None = None,
 ) -> None:
     """Serve a script of Streamlit until the process is stopped. Raises `InvalidInput` where Streamlit is missing.
 
     `modules` are the names of those that the script's views need. They are imported while the server starts and the
-    browser loads Streamlit's own files, so that the first view comes sooner.
+    browser loads Streamlit's own files, so that the first view comes sooner; `then` is called after that, to read what
+    it shows.
     """
     try:
         from streamlit import App, env_util, net_util
@@ -109,7 +111,7 @@ def serve(
     if not is_shared(host, is_behind_proxy=is_behind_proxy):
         config["server.allowedHosts"] = [*_LOOPBACK, host]
     sys.argv = [str(script), *arguments]  # what the script finds there
-    threading.Thread(target=_import_ahead, args=(modules,), daemon=True).start()
+    threading.Thread(target=_prepare, args=(modules, then), daemon=True).start()
 
     class Unframed(App):
         async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -118,11 +120,13 @@ def serve(
     Unframed(script).run(config=config)
 
 
-def _import_ahead(modules: Sequence[str]) -> None:
+def _prepare(modules: Sequence[str], then: Callable[[], object] | None) -> None:
     for name in modules:
         import_module(name)
     # Streamlit collects garbage after each run of the script; what was imported need not be looked through each time.
     gc.freeze()
+    if then is not None:
+        then()
 
 
 async def _send_unframed(send: Callable[[Any], Awaitable[None]], message: MutableMapping[str, Any]) -> None:

@@ -29,9 +29,7 @@ _MOST_PAYLOADS = 50_000
 
 def show(run: OpenRun) -> None:
     """Show the figures of a run, with the rows behind what it rejected."""
-    shown = show_of(run.dataset)
-    names = (product_of(run.dataset), *(table.name for table in shown.tables if table.columns))
-    table = next((name for name in names if name in run.tables), None)
+    table = _main_table(run)
     _show_head(run, table)
     left, right = st.columns(2, gap="large")
     with left:
@@ -44,14 +42,31 @@ def show(run: OpenRun) -> None:
     if table is None:
         st.info("No rows yet.")
         return
+    kinds, numbers = read_figures(run)
+    _show_kinds(run, table, kinds)
+    _show_numbers(run, table, numbers)
+    _show_origin(run)
+
+
+def _main_table(run: OpenRun) -> str | None:
+    shown = show_of(run.dataset)
+    names = (product_of(run.dataset), *(table.name for table in shown.tables if table.columns))
+    return next((name for name in names if name in run.tables), None)
+
+
+def read_figures(run: OpenRun) -> tuple[Sequence[str], Mapping[str, str]]:
+    """Read in one pass what is drawn of the rows of a run's main table. Return the columns of their kinds, and the
+    paths of their numbers, each with its unit; nothing where it has no rows.
+    """
+    table, shown = _main_table(run), show_of(run.dataset)
+    if table is None:
+        return (), {}
     known, stored = shown.table(table), run.table(table).schema.names
     kinds = (*reversed(kinds_of(run.dataset, known) if known else ()), *_KINDS)
     kinds = [name for name in dict.fromkeys(kinds) if name in stored]
     numbers = {path: unit for path, unit in shown.numbers.items() if path in run.table(table).numbers()}
     run.table(table).read_ahead([*numbers], kinds)
-    _show_kinds(run, table, kinds)
-    _show_numbers(run, table, numbers)
-    _show_origin(run)
+    return kinds, numbers
 
 
 def _show_head(run: OpenRun, table: str | None) -> None:

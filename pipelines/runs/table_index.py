@@ -7,6 +7,7 @@ columns that it needs, a row group at a time, so memory holds one row group and 
 from __future__ import annotations
 
 import json
+import threading
 import time
 from bisect import bisect_right
 from collections import Counter, OrderedDict
@@ -74,6 +75,7 @@ class TableIndex:
         self._groups: OrderedDict[tuple[int, int], pa.Table] = OrderedDict()
         self._read: dict[tuple[Any, ...], Any] = {}
         """What was read, by method and arguments."""
+        self._reading = threading.Lock()
         self.schema: pa.Schema = _open_table(self._paths[0]).schema_arrow
 
     def __len__(self) -> int:
@@ -136,8 +138,13 @@ class TableIndex:
 
     def read_ahead(self, paths: Sequence[str], columns: Sequence[str] = ()) -> None:
         """Read several numbers and text columns in one pass over the table, so that `values` and `counts` return them
-        quickly. Raises what `values` raises.
+        quickly. What another thread reads is waited for. Raises what `values` raises.
         """
+        if not self._read.keys() >= {*(("values", path) for path in paths), *(("counts", name) for name in columns)}:
+            with self._reading:
+                self._read_columns(paths, columns)
+
+    def _read_columns(self, paths: Sequence[str], columns: Sequence[str]) -> None:
         found = {path: np.full(len(self), np.nan) for path in paths if ("values", path) not in self._read}
         counts = {column: Counter[str]() for column in columns if ("counts", column) not in self._read}
         for path in (*found, *counts):

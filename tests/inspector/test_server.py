@@ -8,10 +8,10 @@ import json
 import socket
 import sys
 from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from queue import Queue
-from threading import Event
 from typing import Any
 
 import pytest
@@ -94,13 +94,13 @@ def test_the_page_is_imported_ahead_of_its_first_visit(
     assert [imported.get(timeout=60) for _ in range(2)] == ["trailforge.inspector.page", "pandas"]
 
 
-def test_what_was_imported_is_not_looked_through_for_garbage(
+def test_what_was_imported_is_not_looked_through_for_garbage_and_the_first_view_is_read_then(
     started: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frozen = Event()
-    monkeypatch.setattr(gc, "freeze", frozen.set)
-    serve(Path("page.py"), [], host="127.0.0.1", port=8501, modules=["trailforge.inspector.page"])
-    assert frozen.wait(timeout=60)
+    done: Queue[str] = Queue()
+    monkeypatch.setattr(gc, "freeze", partial(done.put, "frozen"))
+    serve(Path("page.py"), [], host="127.0.0.1", port=8501, then=partial(done.put, "read"))
+    assert [done.get(timeout=60) for _ in range(2)] == ["frozen", "read"]
 
 
 def test_no_package_is_searched_for_components_of_streamlit(

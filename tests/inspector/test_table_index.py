@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -199,6 +202,25 @@ def test_numbers_and_counts_are_read_ahead_in_one_reading_of_their_own_parts(tmp
     assert index.search("reward.total>0.2", first=some.searched).rows == (2,)
     with pytest.raises(InvalidInput, match="not a readable"):
         index.values("reward.f1")
+
+
+def test_who_wants_what_another_reads_waits_for_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index, begun, may_end = TableIndex(folder, "inputs"), threading.Event(), threading.Event()
+    readings, read = [], index._batches
+
+    def read_slowly(columns: Sequence[str], first: int = 0) -> Iterator[tuple[int, pa.RecordBatch]]:
+        readings.append(columns)
+        begun.set()
+        assert may_end.wait(timeout=60)
+        yield from read(columns, first)
+
+    monkeypatch.setattr(index, "_batches", read_slowly)
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(index.counts, ["question"])
+        assert begun.wait(timeout=60)
+        second = threads.submit(index.counts, ["question"])
+        may_end.set()
+        assert first.result() == second.result() and readings.count(["question"]) == 1
 
 
 def test_what_filters_measured_is_a_number_of_a_row(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -102,6 +103,24 @@ def test_a_run_that_kept_nothing_lacks_every_row_of_the_other(root: Path, tmp_pa
     pair = compare_runs(bare, open_run(root / "first"))
     assert pair.table == TABLE and pair.same == 0
     assert {(each.source, each.what) for each in pair.differing} == {(name, "only in B") for name in ("q1", "q2", "q3")}
+
+
+def test_what_was_read_before_the_first_visit_is_not_read_again(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streamlit.testing.v1 import AppTest
+
+    from trailforge.inspector import page
+
+    folder = shutil.copytree(root / "first", tmp_path / "run")
+    page.read_first_view(folder)
+    for path in (folder / TABLE).iterdir():
+        path.write_bytes(b"")  # in place: the folder is as it was
+    monkeypatch.setattr(sys, "argv", ["page.py", str(folder), "ann"])
+    shown = AppTest.from_file(page.__file__, default_timeout=300).run()
+    assert not shown.exception and not shown.error and "Distributions" in [each.value for each in shown.subheader]
+    page.read_first_view(root)  # a folder of runs, and one that cannot be read, which the view then says
+    page.read_first_view(shutil.copytree(folder, tmp_path / "unread"))
 
 
 @pytest.fixture(scope="module")
