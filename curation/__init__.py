@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trailforge.curation.decisions import check_decision as check_decision
     from trailforge.curation.decisions import latest_decisions as latest_decisions
     from trailforge.curation.decisions import merge as merge
+    from trailforge.curation.decisions import merge_latest as merge_latest
     from trailforge.curation.decisions import now as now
     from trailforge.curation.decisions import of_run as of_run
     from trailforge.curation.decisions import read_decisions as read_decisions

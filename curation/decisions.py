@@ -147,8 +147,13 @@ def latest_decisions(decisions: Iterable[Decision]) -> list[LatestDecision]:
 
 def merge(decisions: Iterable[Decision]) -> Merged:
     """Merge decisions into one ruling a row, by the rules in the module's docstring."""
+    return merge_latest(latest_decisions(decisions))
+
+
+def merge_latest(stances: Iterable[LatestDecision]) -> Merged:
+    """Merge what `latest_decisions` returns, as `merge` does."""
     of_row: dict[tuple[str, str], list[LatestDecision]] = defaultdict(list)
-    for stance in latest_decisions(decisions):
+    for stance in stances:
         of_row[stance.table, stance.uid].append(stance)
     rulings = tuple(_ruling(stances) for stances in of_row.values())
     return Merged(rulings=rulings, conflicts=tuple(c for stances in of_row.values() for c in _conflicts(stances)))
@@ -298,11 +303,15 @@ def append_records(path: Path, records: Sequence[object]) -> None:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
+_READ: dict[tuple[Path, type, Callable[[Any], Any]], tuple[bytes, list[Any]]] = {}
+"""Whole lines of logs, as they were read last, and their records. With each decision the page reads the log anew."""
+
+
 def read_records(path: Path, record: type[T], checked: Callable[[T], T]) -> list[T]:
     """Read the records of a log, in their order; none where there is no such file.
 
-    Raises `InvalidInput` naming the line that is no such record or that `checked` refuses; only the last one may be
-    half-written.
+    A log that has grown since it was last read is read from there on. Raises `InvalidInput` naming the line that is no
+    such record or that `checked` refuses; only the last one may be half-written.
     """
     try:
         content = path.read_bytes()
@@ -310,11 +319,19 @@ def read_records(path: Path, record: type[T], checked: Callable[[T], T]) -> list
         return []
     except OSError as error:
         raise InvalidInput(f"cannot be read ({error.strerror})", file=path) from error
-    *lines, tail = content.split(b"\n")
-    lines += [tail] if _is_whole(tail) else []
-    return [
-        _parse_line(line, path, number, record, checked) for number, line in enumerate(lines, start=1) if line.strip()
-    ]
+    known, records = _READ.get((path, record, checked), (b"", []))
+    if not content.startswith(known):
+        known, records = b"", []
+
+    def parse(lines: Sequence[bytes], first: int) -> list[T]:
+        numbered = enumerate(lines, start=first + 1)
+        return [_parse_line(line, path, number, record, checked) for number, line in numbered if line.strip()]
+
+    *lines, tail = content[len(known) :].split(b"\n")
+    records = records + parse(lines, known.count(b"\n"))
+    whole = content.removesuffix(tail)
+    _READ[path, record, checked] = whole, records
+    return records + parse([tail] if _is_whole(tail) else [], whole.count(b"\n"))
 
 
 def line_of(record: object) -> bytes:

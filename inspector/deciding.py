@@ -22,6 +22,7 @@ from trailforge.curation import (
     check_decision,
     latest_decisions,
     merge,
+    merge_latest,
     now,
     of_run,
     read_decisions,
@@ -51,6 +52,24 @@ class Curation:
     """Name under which decisions are written unless another is given on the page."""
     guide: CurationGuide = field(default_factory=CurationGuide)
     """Reasons and guidelines by table, and who decides on what."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDecisions:
+    """All that people said of the rows of a run, and what holds of it."""
+
+    decisions: tuple[Decision, ...]
+    stances: tuple[LatestDecision, ...]
+    merged: Merged
+
+
+def read_run_decisions(path: Path, run_id: str) -> RunDecisions:
+    """Read what people said of a run. `path` is the log or the folder of the run. Raises what `read_decisions`
+    raises.
+    """
+    decisions = of_run(read_decisions(path), run_id)
+    stances = latest_decisions(decisions)
+    return RunDecisions(decisions=tuple(decisions), stances=tuple(stances), merged=merge_latest(stances))
 
 
 def decide(

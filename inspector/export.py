@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from trailforge.curation import between_people, by_reason, latest_decisions, merge, of_run, read_decisions, with_filters
+from trailforge.curation import between_people, by_reason, with_filters
 from trailforge.inspector import charts
+from trailforge.inspector.deciding import read_run_decisions
 from trailforge.inspector.showing import cells, describe, kinds_of, more_of, product_of, show_of
 from trailforge.inspector.static_parts import StaticDrawing, table_of
 from trailforge.inspector.views.html import STYLE
@@ -171,10 +172,10 @@ class _Site:
         return parts
 
     def _decisions(self) -> str:
-        stances = latest_decisions(of_run(read_decisions(self._run.folder), self._run.run_id))
+        said = read_run_decisions(self._run.folder, self._run.run_id)
+        stances, merged = said.stances, said.merged
         if not stances:
             return "<h1>Decisions</h1><p>Nobody has decided on a row.</p>"
-        merged = merge(of_run(read_decisions(self._run.folder), self._run.run_id))
         counts = Counter((each.table, each.action) for each in merged.rulings)
         progress = [
             {"table": name, "rows": self._run.size(name), "accepted": counts[name, "accept"],

@@ -12,9 +12,9 @@ from typing import Any
 
 import streamlit as st
 
-from trailforge.curation import LOG, LatestDecision, Merged, TableGuide, latest_decisions, merge, of_run, read_decisions
+from trailforge.curation import LOG, LatestDecision, TableGuide
 from trailforge.inspector import deciding as queues
-from trailforge.inspector.deciding import Curation, decide, make_fix
+from trailforge.inspector.deciding import Curation, RunDecisions, decide, make_fix, read_run_decisions
 from trailforge.inspector.showing import describe, product_of, show_of
 from trailforge.inspector.views import visit as visits
 from trailforge.inspector.views.drawing import Canvas, draw
@@ -60,15 +60,6 @@ class _Seat:
     """What this person has decided on the row."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Log:
-    """All that was said of a run, and what holds."""
-
-    decisions: tuple[Decision, ...]
-    stances: tuple[LatestDecision, ...]
-    merged: Merged
-
-
 def show(run: OpenRun, curation: Curation) -> None:
     """Show the view in which a person decides on rows, and sees how far people agree."""
     if not curation.tables:
@@ -76,14 +67,16 @@ def show(run: OpenRun, curation: Curation) -> None:
         return
     log = _read_log(run)
     _arrive(run, curation)
-    rows, agreement = st.tabs(["Rows", "Progress and agreement"])
+    # What is on the second one is counted when somebody looks at it, and not after each press on the first.
+    rows, agreement = st.tabs(["Rows", "Progress and agreement"], key="decide.tabs", on_change="rerun")
     with rows:
         _show_rows(run, curation, log)
     with agreement:
-        show_agreement(run, curation.tables, log.stances, log.merged)
+        if agreement.open:
+            show_agreement(run, curation.tables, log.stances, log.merged)
 
 
-def _show_rows(run: OpenRun, curation: Curation, log: _Log) -> None:
+def _show_rows(run: OpenRun, curation: Curation, log: RunDecisions) -> None:
     visit, tables = visit_of_session(), _tables(run, curation)
     if not tables:
         st.info("No table has rows to decide on.")
@@ -179,7 +172,7 @@ def _show_nothing(seat: _Seat) -> None:
         _show_back(seat)
 
 
-def _show_progress(run: OpenRun, wanted: queues.Wanted, who: str, log: _Log, left: int) -> None:
+def _show_progress(run: OpenRun, wanted: queues.Wanted, who: str, log: RunDecisions, left: int) -> None:
     done = sum(each.table == wanted.table and each.who == who for each in log.stances)
     total = run.size(wanted.table)
     st.progress(min(done / total, 1.0), text=f"{done:,} of {total:,} rows decided by you; {left:,} in this list")
@@ -356,18 +349,18 @@ def _place(seat: _Seat) -> Place:
     return seat.wanted.table, seat.uid
 
 
-def _stance(log: _Log, place: Place, who: str) -> LatestDecision | None:
+def _stance(log: RunDecisions, place: Place, who: str) -> LatestDecision | None:
     return next((each for each in log.stances if (each.table, each.uid, each.who) == (*place, who)), None)
 
 
-def _decided_last(run: OpenRun, tables: Sequence[str], log: _Log, who: str) -> Place | None:
+def _decided_last(run: OpenRun, tables: Sequence[str], log: RunDecisions, who: str) -> Place | None:
     """By the log, so that a visit that begins anew knows it too. Rows that are not there any more are passed over."""
     mine = [each for each in log.stances if each.who == who and each.table in tables]
     mine.sort(key=lambda each: each.when, reverse=True)
     return next(((each.table, each.uid) for each in mine if run.find(each.table, each.uid) is not None), None)
 
 
-def _read_log(run: OpenRun) -> _Log:
+def _read_log(run: OpenRun) -> RunDecisions:
     """What was said of this run, read again when the log has changed."""
     path = run.folder / LOG
     try:
@@ -378,9 +371,8 @@ def _read_log(run: OpenRun) -> _Log:
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _read_decisions(path: Path, when: int, size: int, run_id: str) -> _Log:
-    decisions = of_run(read_decisions(path), run_id)
-    return _Log(decisions=tuple(decisions), stances=tuple(latest_decisions(decisions)), merged=merge(decisions))
+def _read_decisions(path: Path, when: int, size: int, run_id: str) -> RunDecisions:
+    return read_run_decisions(path, run_id)
 
 
 def _go(visit: DecideVisit, place: int) -> None:

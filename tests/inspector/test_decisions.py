@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.inspector import decision_writer
+from trailforge.curation import decisions
 from trailforge.curation.decisions import LOG, Merged, append, latest_decisions, merge, now, of_run, read_decisions
 from trailforge.schemas import Decision, InvalidInput, OutputError
 
@@ -159,6 +160,24 @@ def test_what_is_appended_is_read_again(tmp_path: Path) -> None:
     append(tmp_path, [first])
     append(tmp_path, [second, first])
     assert read_decisions(tmp_path) == read_decisions(tmp_path / LOG) == [first, second, first]
+
+
+def test_a_log_that_has_grown_is_read_from_there_on_and_one_that_was_replaced_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed, parse = list[bytes](), decisions._parse_line
+    monkeypatch.setattr(decisions, "_parse_line", lambda line, *more: parsed.append(line) or parse(line, *more))
+    append(tmp_path, [decision(), decision(uid="2")])
+    known = read_decisions(tmp_path)
+    append(tmp_path, [decision(uid="3")])
+    known.clear()  # what a caller does with its list is its own affair
+    assert [each.uid for each in read_decisions(tmp_path)] == ["1", "2", "3"] and len(parsed) == 3
+    whole = (tmp_path / LOG).read_bytes()
+    (tmp_path / LOG).write_bytes(whole.replace(b'"2"', b'"4"'))
+    assert [each.uid for each in read_decisions(tmp_path)] == ["1", "4", "3"] and len(parsed) == 6
+    (tmp_path / LOG).write_bytes(whole + b"[]\n")
+    with pytest.raises(InvalidInput, match=r"row 4: expected an object"):
+        read_decisions(tmp_path)
 
 
 def test_a_torn_last_line_is_passed_over_and_removed(tmp_path: Path) -> None:
