@@ -173,6 +173,7 @@ def _open_page(folder: Path) -> None:
                         f"{_worked(server.pid) - worked:.2f} processor s |",
                         flush=True,
                     )
+            print(f"| all of it, with the start | | | {_worked(server.pid):.2f} processor s |", flush=True)
             _press(page, f"http://127.0.0.1:{port}/decide", server.pid, folder)
             browser.close()
     finally:
@@ -190,7 +191,7 @@ def _press(page: Any, url: str, pid: int, folder: Path) -> None:
     presses = min(_PRESSES, len(TableIndex(folder, _TABLE)) - len(known) - 1)
     page.goto(url)
     row = "document.querySelector('.st-key-decide_row .seat.from')?.dataset.row"
-    page.locator(".st-key-decide_row").wait_for(timeout=300_000)
+    page.wait_for_function(row, timeout=300_000)
     page.wait_for_selector(_AT_REST, timeout=300_000)
     taken, worked = [], _worked(pid)
     for _ in range(presses):

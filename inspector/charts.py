@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -252,14 +253,16 @@ def _add_points(figure: go.Figure, points: Sequence[MapPoint], looks: Sequence[_
     many = len(points) > _MANY
     size = 9 if len(points) <= _SMALL else 6 if not many else 4
     whole = {"marker": {"opacity": 0.85}}  # a click must not fade the other points
+    colours, shapes = [colour for colour, _ in looks], [shape for _, shape in looks]
     figure.add_trace(
         (go.Scattergl if many else go.Scatter)(
-            x=[point.x for point in points], y=[point.y for point in points],
-            customdata=[point.group for point in points],
+            x=np.array([point.x for point in points]), y=np.array([point.y for point in points]),
+            customdata=np.array([point.group for point in points], object),
             hovertext=[hover(*point.hover) for point in points], hoverinfo="text", mode="markers",
+            # Plotly looks at each of many shapes for a while; mostly all are alike.
             marker={
-                "size": size, "opacity": 0.85,
-                "color": [colour for colour, _ in looks], "symbol": [shape for _, shape in looks],
+                "size": size, "opacity": 0.85, "color": colours,
+                "symbol": shapes[0] if len({*shapes}) == 1 else shapes,
             },
             selected=whole, unselected=whole, showlegend=False,
         )
@@ -291,6 +294,7 @@ def lines(text: str, width: int, most: int) -> str:
     return "<br>".join(map(drawn, shown))
 
 
+@lru_cache(maxsize=1 << 15)  # a map is drawn anew for each row, and wrapping its thousands of texts takes a second
 def hover(*parts: str) -> str:
     """Write texts as HTML for a tooltip, each on lines of its own."""
     return "<br>".join(lines(part, _HOVER_LINE, _HOVER_LINES) for part in parts if part.strip())

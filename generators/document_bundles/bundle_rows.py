@@ -253,7 +253,7 @@ def reasons_of(run: OpenRun, row: Bundle) -> Parts:
             "cosine": round(link.cosine, 2),
             "names": None if link.shared is None else round(link.shared, 2),
             "shared text": None if link.copied is None else f"{link.copied:.0%}",
-            "days apart": "unknown" if link.days_apart is None else str(link.days_apart),
+            "days apart": link.days_apart,
             "both speak of": ", ".join(link.names) or "no name",
         }
         for link in row.links
@@ -263,6 +263,7 @@ def reasons_of(run: OpenRun, row: Bundle) -> Parts:
         f"document's mean has to reach {min_cosine:g}",
         "names": f"sum over the names that both have, by how rare they are; {min_shared:g} with half of the others",
         "shared text": "share of the shorter one's text that the other holds; marked in the documents below",
+        "days apart": "nothing where a date is unknown",
         "both speak of": "named entities of both documents, those that say most first",
     }
     return [Fold("Why they are together", [DataTable(pairs, told)], is_open=True)] if pairs else []

@@ -81,7 +81,7 @@ def _head(row: KgQuestion) -> Parts:
     aliases = f" (also {'; '.join(row.answer_aliases)})" if row.answer_aliases else ""
     counted = "entities of the graph that satisfy the question"
     chips = [
-        StyledText(f"{row.hops} facts, {_SHAPES[row.shape]}"),
+        StyledText("1 fact" if row.hops == 1 else f"{row.hops} facts, {_SHAPES[row.shape]}"),
         StyledText(f"written by {row.writer}"),
         StyledText(f"as of {row.as_of or 'unknown'}", "", "date of the graph: what is asked was true then"),
         StyledText(f"answers in the graph: {row.num_answers}", "", counted),
