@@ -12,6 +12,7 @@ does; processor seconds are the server's own.
     make bench B=inspector_rows ARGS="--page"
     make bench B=inspector_rows ARGS="--rows 25 --files 1 --page --no-acts"
     make bench B=inspector_rows ARGS="--rows 100000 --files 2000 --keep /tmp/rows"
+    make bench B=inspector_rows ARGS="--rows 100000 --files 400 --page --no-acts --decisions 20000"
 """
 
 from __future__ import annotations
@@ -36,9 +37,11 @@ from typing import Any
 
 import numpy as np
 
+from trailforge.curation import append, now
 from trailforge.pipelines.runs.intake import Settings
 from trailforge.pipelines.runs.table_index import TableIndex
 from trailforge.schemas import (
+    Decision,
     FileEntry,
     Manifest,
     Message,
@@ -63,6 +66,7 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=60, help="of each of six messages")
     parser.add_argument("--keep", type=Path, help="folder of the rows, made when it is not there")
     parser.add_argument("--page", action="store_true", help="open the page's views, too")
+    parser.add_argument("--decisions", type=int, default=0, help="of two people, in the log before the page is opened")
     parser.add_argument("--no-acts", action="store_true", help="measure the page alone")
     parser.add_argument("--act", choices=_ACTS, help="measure this alone, here")
     options = parser.parse_args()
@@ -78,6 +82,7 @@ def main() -> None:
             command = [sys.executable, __file__, "--keep", str(folder), "--act", act]
             print(subprocess.run(command, check=True, capture_output=True, text=True).stdout, end="", flush=True)
         if options.page:
+            _decide(folder, options.decisions)
             _open_page(folder)
     finally:
         if options.keep is None:
@@ -133,6 +138,19 @@ def _write_books(folder: Path, entries: list[dict[str, object]], rows: int) -> N
     )  # fmt: skip
     (folder / "run.json").write_text(json.dumps(to_dict(settings)))
     (folder / "manifest.json").write_text(json.dumps(to_dict(manifest)))
+
+
+def _decide(folder: Path, count: int) -> None:
+    """Have two people decide on the first rows, one after the other on each."""
+    decisions = [
+        Decision(
+            run_id="made-up", table=_TABLE, uid=f"{number // 2:016x}", who=("ann", "bob")[number % 2], when=now(),
+            action="accept" if number % 3 else "reject", reason="" if number % 3 else "too easy",
+        )
+        for number in range(count)
+    ]  # fmt: skip
+    if decisions:
+        append(folder, decisions)
 
 
 _AT_REST = '[data-testid="stApp"][data-test-script-state="notRunning"]'
