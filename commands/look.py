@@ -9,6 +9,7 @@ import threading
 import webbrowser
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -168,8 +169,7 @@ def inspect(
     elif guide:
         raise InvalidInput("guides decisions on rows of a run, and this folder is none; leave it out", file=guide)
     if export:
-        _export(folder, export, most)
-        return
+        return _export(folder, export, most)
     check_reach(host, is_behind_proxy=behind_proxy)
     check_port(host, port)
     if open_:
@@ -181,14 +181,12 @@ def inspect(
     else:
         script, arguments = "evaluation_page.py", [str(each.resolve()) for each in (folder, beside) if each]
     modules = [f"trailforge.inspector.{script.removesuffix('.py')}", *wanted_by(folder)]
-    then = partial(_read_first_view, folder.resolve()) if is_run else None
+    then = partial(_read_first_view, modules[0], folder.resolve()) if is_run else None
     serve(_PAGES / script, arguments, host=host, port=port, is_behind_proxy=behind_proxy, modules=modules, then=then)
 
 
-def _read_first_view(folder: Path) -> None:
-    from trailforge.inspector.page import read_first_view
-
-    read_first_view(folder)
+def _read_first_view(page: str, folder: Path) -> None:
+    import_module(page).read_first_view(folder)
 
 
 def _open_soon(host: str, port: int) -> None:
