@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from trailforge.inspector.visible_text import LONGEST, escape_text, mark_spans
+from trailforge.inspector.visible_text import LONGEST, escape_text, label, mark_spans
 from trailforge.pipelines.show import (
     Chips,
     Code,
@@ -113,7 +113,7 @@ _SAID = {
 """What agents write between which tags, and tools; as classes."""
 _OWN_TAG = re.compile(rf"(&lt;/?(?:{'|'.join(map(re.escape, _SAID))})&gt;|&lt;\|end_search_(?:query|result)\|&gt;)")
 _ENDS = ("&lt;/", "&lt;|end_")
-_LONGEST_BEGIN = 160
+_LONGEST_BEGIN = 400
 _ROLES = {"system": "system", "user": "user", "assistant": "agent", "tool": "tool"}
 
 
@@ -209,7 +209,7 @@ def _turn(number: int, message: Message, part: Conversation) -> str:
     is_found = not is_prompt and message.role != "assistant"
     text = _colour_tags(mark_spans(message.content, _gold_marks(message.content, part.golds) if is_found else []))
     if is_prompt:
-        begin = escape_text(" ".join(message.content.split())[:_LONGEST_BEGIN])
+        begin = label(message.content, _LONGEST_BEGIN)
         head = f'<summary class="head">{head}<span class="begin">{begin}</span></summary>'
         return f'<details class="{classes}">{head}<div class="text">{text}</div></details>'
     return f'<div class="{classes}"><div class="head">{head}</div><div class="text">{text}</div></div>'
