@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
 
 from tests.protocols.browse.test_loop import Agent
 from tests.support.browse_agent import ANSWER, QUESTION, Road, opening_turn
@@ -15,13 +18,16 @@ from tests.support.native_models import THINKING, native_tokenizer, served
 from tests.training.test_native_rollouts import Speaker
 from tests.training.test_rl import keep_inputs
 from tests.training.tiny import preset, rl_rows, save_tiny_model, training_set
+from trailforge.commands import training
 from trailforge.evaluation.folder import read_trained
 from trailforge.inference import Sampling
 from trailforge.protocols.browse import BROWSE, BROWSE_QUESTIONS, BrowseConfig, run_browse_episode
 from trailforge.protocols.browse.actions import AnswerAction, BrowseTurn
 from trailforge.rewards.episode import reward_preset
-from trailforge.training.config import TrainPreset
+from trailforge.schemas import InvalidInput, RlRow
+from trailforge.training.config import TrainPreset, describe_preset, load_train_preset
 from trailforge.training.search_sources import open_training_environment
+from trailforge.training.sets.files import open_set
 from trailforge.training.trl.rl import train_rl
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
@@ -144,3 +150,41 @@ def test_the_models_own_turns_are_trained(questions: Path, model: Path, pages: P
     assert (made / "chat_template.jinja").read_text() == native_tokenizer(THINKING).chat_template
     figures = json.loads((tmp_path / "out" / "training.json").read_text())
     assert figures["rewards"] == [-1.0, -1.0]
+
+
+def test_the_command_trains_by_the_shipped_preset(
+    questions: Path, model: Path, pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`train rl` over pages, by the preset `browse` with numbers that a test has the time for; as it is, it wants more
+    questions."""
+    app = typer.Typer()
+    training.register(app)
+
+    def run(preset: str, out: str, *more: str) -> Any:
+        given = ["train", "rl", questions, "--preset", preset, "--documents", pages, "--retrieval", "bm25"]
+        given += ["--base-model", model, "--rollouts", "transformers", "--logging", "none", "--out", tmp_path / out]
+        return CliRunner().invoke(app, [*map(str, given), *more], standalone_mode=False)
+
+    shipped = load_train_preset("browse")
+    refused = run("browse", "refused").exception
+    assert isinstance(refused, InvalidInput) and f"a step takes {shipped.rl.prompts_per_step}" in str(refused)
+    limits = {"max_tokens": 2000, "max_observation_tokens": 1000, "max_searches": CALLS, "top_k": 2}
+    small = {"prompts_per_step": 2, "samples": 2, "mini_batch": 4, "per_device": 4, "precision": "float32"}
+    described = describe_preset(replace(shipped, name="small"))
+    described["rl"] |= limits | small
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(described))
+
+    def speaking(trainer: Any, config: Any) -> Speaker:
+        return Speaker(trainer.processing_class, Wavering())
+
+    monkeypatch.setattr("trailforge.training.trl.rl.make_generator", speaking)  # a random model makes no call
+    done = run(str(tmp_path / "small.yaml"), "out", "--max-steps", "1")
+    assert done.exception is None and str(tmp_path / "out" / "model") in done.output
+    kept = list(read_trained(tmp_path / "out"))
+    assert {(row.answer, row.training.reward) for row in kept if row.training} == {(ANSWER, 1.0), ("Bergen", -0.1)}
+    for row in kept:
+        assert row.browse is not None and row.browse.writing == "native"
+        assert [call.tool for call in row.browse.calls] == ["search", "open"]
+        assert f"You may make {CALLS} calls" in row.browse.messages[0].content
+    (asked, *_) = open_set(questions).rows("rl", "train", RlRow)
+    assert f"You may make {BrowseConfig().max_calls} calls" in asked.prompt[0].content
