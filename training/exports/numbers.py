@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+from trailforge.protocols.browse import BROWSE, TOOLS_JSON
+from trailforge.schemas import count_tokens
 from trailforge.training.config import RlConfig, Scheduler, SftConfig
 from trailforge.training.sets.files import TrainingSet
 
@@ -27,9 +29,11 @@ def save_interval(numbers: SftConfig | RlConfig) -> int:
     return -(-numbers.save_steps // (numbers.updates_per_step if isinstance(numbers, RlConfig) else 1))
 
 
-def prompt_room(training_set: TrainingSet) -> int:
+def prompt_room(training_set: TrainingSet, protocols: Container[str]) -> int:
     """Return a token limit that every prompt fits: twice the longest one, since the model may use another tokenizer
-    than the set.
+    than the set. `protocols` are those of the questions that are asked: to a research agent's prompt, its tools belong,
+    which stand in no row.
     """
     longest = max(count.longest for count in training_set.manifest.counts if count.table == "rl")
+    longest += count_tokens(TOOLS_JSON) if BROWSE in protocols else 0
     return -(-2 * longest // 512) * 512

@@ -177,7 +177,12 @@ def _importance_weights(numbers: RlConfig) -> list[str]:
 def _rl_command(export: Export) -> str:
     return one_command(
         "python3 -m verl.trainer.main_ppo",
-        *rl_arguments(export.preset.rl, VerlOptions(), prompt_room(export.training_set), validation_of(export, "rl")),
+        *rl_arguments(
+            export.preset.rl,
+            VerlOptions(),
+            prompt_room(export.training_set, {protocol for protocol, _ in export.rewards}),
+            validation_of(export, "rl"),
+        ),
         *trainer("rl", export.preset.rl, export.devices),
     )
 
@@ -278,7 +283,7 @@ class VerlFiles:
         for name, content in (("agent_loop.yaml", [loop]), ("preset.yaml", preset)):
             (folder / name).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
         script = folder / "train.sh"
-        script.write_text(self._script(folder, prompt_room(opened)), encoding="utf-8")
+        script.write_text(self._script(folder, prompt_room(opened, (self.recipe.protocol,))), encoding="utf-8")
         return script
 
     @property

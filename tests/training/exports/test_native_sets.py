@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,11 @@ from tests.training.tiny import rl_rows, training_set
 from tests.training.views.test_build import ALL, build
 from tests.training.views.test_writings import agents as agents  # a fixture
 from trailforge.protocols.browse import BROWSE
-from trailforge.protocols.browse.native import TOOLS
-from trailforge.schemas import InvalidInput, SftRow
+from trailforge.protocols.browse.native import TOOLS, TOOLS_JSON
+from trailforge.schemas import InvalidInput, RlRow, SftRow, count_tokens
 from trailforge.training.adapters.verl_sft import TokenDataset
-from trailforge.training.exports import export
+from trailforge.training.config import load_train_preset
+from trailforge.training.exports import VerlFiles, VerlOptions, export
 from trailforge.training.native.tokens import native_tokens
 
 
@@ -126,3 +129,21 @@ def test_questions_of_research_agents_are_refused_where_nothing_calls(tmp_path: 
     asked = training_set(tmp_path / "set", rl=rl_rows(BROWSE))
     with pytest.raises(InvalidInput, match="cannot train; take --to verl"):
         export(asked, to, tmp_path / "out")
+
+
+async def test_verl_has_room_for_tools_that_stand_in_no_row(agents: Path, tmp_path: Path) -> None:
+    """Whoever starts it, also where the model makes half as many tokens more than the set was measured by."""
+    opened = build([agents], tmp_path / "set", replace(ALL, protocol=BROWSE))
+    longest = max(opened.rows("rl", "train", RlRow), key=lambda row: sum(len(said.content) for said in row.prompt))
+    assert longest.reward_model.ground_truth.protocol == BROWSE
+    read = sum(count_tokens(said.content) for said in longest.prompt) + count_tokens(TOOLS_JSON)
+    native_tokenizer(THINKING).save_pretrained(tmp_path / "model")
+    export(tmp_path / "set", "verl", tmp_path / "verl", base_model=str(tmp_path / "model"))
+    exported = command_in(tmp_path / "verl" / "README.md", "verl.trainer.main_ppo")
+    recipe = load_train_preset(BROWSE)
+    recipe = replace(recipe, retrieval=recipe.retrieval.of_kind("http://127.0.0.1:9"))
+    files = VerlFiles(recipe, VerlOptions(), str(tmp_path / "model"), "python3")
+    started = shlex.split(files.write(tmp_path / "set", tmp_path / "out", (), None).read_text().replace("\\\n", " "))
+    for words in (exported, started):
+        (room,) = (int(word.partition("=")[2]) for word in words if word.startswith("data.max_prompt_length="))
+        assert 1.5 * read < room < recipe.rl.max_tokens
