@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trailforge.inference.request import Reply, Request, text_size
-from trailforge.inference.usage import Prices, Usage, tokens_of_sizes
+from trailforge.inference.usage import Prices, Usage, estimated_tokens
 from trailforge.schemas import BudgetExceeded, InvalidInput
 
 
@@ -175,15 +175,8 @@ class Budget:
 
 def worst_case(request: Request) -> Usage:
     """Return the largest usage that a call can have."""
-    prompt_tokens = tokens_of_sizes(_prompt_sizes(request))
-    return Usage(calls=1, prompt_tokens=prompt_tokens, completion_tokens=request.sampling.max_tokens)
-
-
-def _prompt_sizes(request: Request) -> list[int]:
-    if isinstance(request.prompt, str):
-        return [text_size(request.prompt)]
-    sizes = [size for turn in request.prompt for size in turn.sizes]
-    return [*sizes, text_size(request.tools)] if request.tools else sizes
+    tokens = request.sums.tokens + (estimated_tokens(request.tools) if request.tools else 0)
+    return Usage(calls=1, prompt_tokens=tokens, completion_tokens=request.sampling.max_tokens)
 
 
 MOST_REPORTED = 2**20
@@ -230,7 +223,7 @@ def _count(reported: dict[str, Any], name: str) -> int:
 
 
 def _could_be_prompt(count: int, request: Request) -> bool:
-    sent = sum(_prompt_sizes(request))
+    sent = request.sums.size + text_size(request.tools)
     most = sent + len(request.json_schema or "") + len(request.grammar or "") + _TEMPLATE_TOKENS
     return sent <= count * _LONGEST_TOKEN and count <= most
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import operator
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,9 @@ CONTROL = "control"
 _PROMPT_ALONE = ("prompt", "sample", "seed", "redo")
 _HARMLESS = {"assistant": "Yes.", "user": "Reply with the one word: yes."}
 _HARMLESS_TURN, _HARMLESS_TEXT = "Be brief.", "The sun rises in the"
+_BYTES_PER_TOKEN = 2
+"""Fewer than in any running text: no text is longer than estimated."""
+_TOKENS_PER_TEXT = 16
 _FIRST = 1 << 30
 """A priority above all others."""
 
@@ -42,11 +45,6 @@ class ChatTurn:
         """Return all texts of the turn that the model reads."""
         called = (text for call in self.tool_calls for text in (call.name, call.arguments))
         return (self.content, *filter(None, (self.reasoning, *called)))
-
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """Return the number of bytes of each of its `words`."""
-        return tuple(map(text_size, self.words))
 
     @property
     def identity(self) -> list[Any]:
@@ -78,13 +76,33 @@ class ChatTurn:
         return json.dumps(chat_message(self), ensure_ascii=False)
 
 
+@dataclass(frozen=True, slots=True)
+class PromptSums:
+    """What a prompt adds up to."""
+
+    size: int = 0
+    """Bytes of all its texts."""
+    tokens: int = 0
+    """Estimated tokens of all its texts, rather too many than too few."""
+    roles: frozenset[str] = frozenset()
+    """The roles of its turns."""
+
+    def add(self, turns: Sequence[ChatTurn]) -> PromptSums:
+        """Return the sums with more turns."""
+        sizes = [text_size(text) for turn in turns for text in turn.words]
+        roles = self.roles.union(turn.role for turn in turns)
+        return PromptSums(self.size + sum(sizes), self.tokens + tokens_of_sizes(sizes), roles)
+
+
 class LongChat:
-    """What each call of a long conversation can take over from the one before: how far its prompt was hashed, and which
-    entry of the ledger has it. All of it is checked against the prompt, so that no key and no entry depends on it.
+    """What each call of a long conversation can take over from the one before: how far its prompt was hashed and summed
+    up, and which entry of the ledger has it. All of it is checked against the prompt, so that no key and no entry
+    depends on it.
     """
 
     def __init__(self) -> None:
         self._hashed: dict[str, tuple[tuple[ChatTurn, ...], Any]] = {}
+        self._summed: tuple[tuple[ChatTurn, ...], PromptSums] = ((), PromptSums())
         self._kept: tuple[tuple[ChatTurn, ...], str] = ((), "")
 
     def hash_turns(self, head: str, turns: tuple[ChatTurn, ...]) -> Any:
@@ -98,6 +116,14 @@ class LongChat:
             self._hashed.clear()
         self._hashed[head] = turns, state
         return state.copy()
+
+    def sum_up(self, turns: tuple[ChatTurn, ...]) -> PromptSums:
+        """Return what the turns add up to."""
+        known, sums = self._summed
+        if not _begins(turns, known):
+            known, sums = (), PromptSums()
+        self._summed = turns, sums.add(turns[len(known) :])
+        return self._summed[1]
 
     def keep(self, request: Request, key: str) -> None:
         """Remember that the ledger has this request's prompt under this key, so that later calls store only what is
@@ -224,9 +250,16 @@ class Request:
         and roles of turns, and all with a JSON schema or all without.
         """
         shared = {name: value for name, value in self.settings.items() if name not in _PROMPT_ALONE}
-        roles = None if isinstance(self.prompt, str) else sorted({turn.role for turn in self.prompt})
+        roles = None if isinstance(self.prompt, str) else sorted(self.sums.roles)
         has = {name: getattr(self, name) is not None for name in ("json_schema", "grammar")}
         return _hash(shared | has | {"roles": roles})
+
+    @cached_property
+    def sums(self) -> PromptSums:
+        """Return what the prompt adds up to."""
+        if isinstance(self.prompt, str):
+            return PromptSums(text_size(self.prompt), tokens_of_sizes([text_size(self.prompt)]))
+        return PromptSums().add(self.prompt) if self.conversation is None else self.conversation.sum_up(self.prompt)
 
     def _hash(self, content: dict[str, Any]) -> str:
         if isinstance(self.prompt, str):
@@ -298,14 +331,22 @@ def family_of(content: dict[str, Any]) -> str:
     return _hash(_without_length(content))
 
 
-def write_json(content: dict[str, Any], name: str, items: Sequence[str] | None, **options: Any) -> str:
-    """Return the content as JSON in which the list of `items`, which are JSON texts, replaces the null under `name`;
-    with `items` None nothing is replaced.
+def write_json(content: dict[str, Any], written: Mapping[str, str], **options: Any) -> str:
+    """Return the content as JSON in which the JSON texts of `written` replace the nulls under their names. They are in
+    the order of the content.
     """
-    text = json.dumps(content, **options)  # a string holds no such null, as quotes are escaped in it
-    if items is None:
-        return text
-    return text.replace(f'"{name}": null', f'"{name}": [{", ".join(items)}]', 1)
+    rest, parts = json.dumps(content, **options), list[str]()
+    for name, value in written.items():
+        head, null, tail = rest.partition(f'"{name}": null')  # no string holds it, as quotes are escaped in it
+        if null:
+            parts += head, f'"{name}": ', value
+            rest = tail
+    return "".join((*parts, rest))
+
+
+def join_json(items: Sequence[str]) -> str:
+    """Return the JSON list of JSON texts."""
+    return f"[{', '.join(items)}]"
 
 
 def text_size(text: str) -> int:
@@ -313,9 +354,15 @@ def text_size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
+def tokens_of_sizes(sizes: Iterable[int]) -> int:
+    """Return the estimated tokens of texts of these sizes in bytes."""
+    return sum(size // _BYTES_PER_TOKEN + _TOKENS_PER_TEXT for size in sizes)
+
+
 def _without_length(content: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in content.items() if name not in ("max_tokens", "redo")}
 
 
 def _hash(content: dict[str, Any], turns: Sequence[str] | None = None) -> str:
-    return hashlib.sha256(write_json(content, "prompt", turns, sort_keys=True).encode()).hexdigest()
+    written = {} if turns is None else {"prompt": join_json(turns)}
+    return hashlib.sha256(write_json(content, written, sort_keys=True).encode()).hexdigest()

@@ -8,14 +8,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from trailforge.inference.request import Reply, text_size
+from trailforge.inference.request import Reply, text_size, tokens_of_sizes
 from trailforge.schemas import CallCount
-
-_BYTES_PER_TOKEN = 2
-"""Fewer than in any running text: no text is longer than estimated."""
-
-
-_TOKENS_PER_TEXT = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,8 +179,3 @@ class Counters:
 def estimated_tokens(*texts: str) -> int:
     """Return the estimated tokens of replies for which the server reports none, rather too many than too few."""
     return tokens_of_sizes(map(text_size, texts))
-
-
-def tokens_of_sizes(sizes: Iterable[int]) -> int:
-    """Return the estimated tokens of texts of these sizes in bytes."""
-    return sum(size // _BYTES_PER_TOKEN + _TOKENS_PER_TEXT for size in sizes)

@@ -203,6 +203,8 @@ def escape_chat_tokens(text: str) -> str:
     """Turn special tokens of all known models into plain text: `<|im_end|>` becomes `&lt;|im_end|>`, `[INST]`
     `&#91;INST]`."""
     for _ in range(2):  # what is around a token, as in `<|a<turn|>`, may become one when that is taken apart
+        if not any(first in text for first in _ESCAPED):
+            break
         text = _CHAT_TOKEN.sub(lambda match: _ESCAPED[match[0]], text)
     return text
 

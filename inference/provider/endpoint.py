@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import functools
 import json
 import math
 import time
@@ -16,7 +17,7 @@ from trailforge.inference.provider.errors import ServerError, read_error, read_p
 from trailforge.inference.provider.parameters import Parameters
 from trailforge.inference.provider.replies import find_error, read_body, read_models, read_reply
 from trailforge.inference.provider.wire import KEY_VARIABLES, Unanswered, Untaken, Wire, first_line
-from trailforge.inference.request import Reply, Request, write_json
+from trailforge.inference.request import Reply, Request, join_json, write_json
 from trailforge.inference.structured import strict_schema
 from trailforge.schemas import (
     ContextOverflow,
@@ -198,13 +199,16 @@ class Endpoint:
         else:
             body["messages"] = None
             if request.tools:
-                body["tools"] = json.loads(request.tools)
+                body["tools"] = None
         extra: dict[str, Any] = json.loads(request.extra_body) if request.extra_body else {}
         self._constrain(request, body, extra)
         sent = self._parameters.shape(body | extra)
-        turns = None if isinstance(request.prompt, str) or "messages" in extra else request.prompt
-        messages = None if turns is None else [turn.sent_json for turn in turns]
-        return write_json(sent, "messages", messages, ensure_ascii=False).encode("utf-8", "replace")
+        written: dict[str, str] = {}
+        if not isinstance(request.prompt, str) and "messages" not in extra:
+            written["messages"] = join_json([turn.sent_json for turn in request.prompt])
+        if "tools" in body and "tools" not in extra:
+            written["tools"] = _sent_tools(request.tools)
+        return write_json(sent, written, ensure_ascii=False).encode("utf-8", "replace")
 
     def _constrain(self, request: Request, body: dict[str, Any], extra: dict[str, Any]) -> None:
         dialect = self._dialect
@@ -267,6 +271,12 @@ class Endpoint:
             f"{self._where}: what it sends is no OpenAI-compatible reply; "
             f"check the URL (it has to end in /v1){why and f' ({why})'}"
         )
+
+
+@functools.lru_cache(32)
+def _sent_tools(tools: str) -> str:
+    """The tools as they are sent, which are the same in every call of an episode."""
+    return json.dumps(json.loads(tools), ensure_ascii=False)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from trailforge.inference.provider.endings import TOOL_CALLS
-from trailforge.inference.request import Reply, Request, family_of, write_json
+from trailforge.inference.request import Reply, Request, family_of, join_json, write_json
 from trailforge.inference.usage import estimated_tokens
 from trailforge.schemas import InvalidInput, OutputError, ProviderError, ToolCall, missing_package, parse_json, visible
 
@@ -237,8 +237,9 @@ def pack(request: Request, reply: Reply) -> bytes:
         content["reply"]["cached_tokens"] = reply.cached_tokens
     if not hasattr(_compressors, "one"):
         _compressors.one = zstandard.ZstdCompressor(level=3)
-    turns = None if isinstance(request.prompt, str) else [turn.identity_json for turn in prompt[known:]]
-    text = write_json(content, "prompt", turns, ensure_ascii=False)
+    is_chat = not isinstance(request.prompt, str)
+    written = {"prompt": join_json([turn.identity_json for turn in prompt[known:]])} if is_chat else {}
+    text = write_json(content, written, ensure_ascii=False)
     return _compressors.one.compress(text.encode("utf-8", "surrogatepass"))
 
 

@@ -126,12 +126,15 @@ def seen(
     if view.summary is not None:
         user = replace(user, content=f"{user.content}\n\n{SUMMARY_HEAD}:\n{messages[view.summary].content}")
     shown = [system, user] if system.content else [user]
-    for at, message in enumerate(messages[view.start : end], view.start):
+    before = len(shown) - view.start
+    shown += messages[view.start : end]
+    for at in range(view.start, min(end, max(view.marked_before, 0 if sends_thoughts else view.first))):
+        message = messages[at]
         if message.role == "tool" and at < view.marked_before:
             message = replace(message, content=mark)
         if message.reasoning and not sends_thoughts and at < view.first:
             message = replace(message, reasoning="")
-        shown.append(message)
+        shown[before + at] = message
     return shown
 
 

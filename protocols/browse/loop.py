@@ -187,7 +187,8 @@ class _Episode:
     def prompt(self) -> tuple[ChatTurn, ...]:
         """What the model reads next."""
         shown = as_sent(self._windows.prompt, self.writing.name)
-        return tuple(self._turn_by_id.get(id(each)) or self._turn_of(each) for each in shown)
+        known = map(self._turn_by_id.get, map(id, shown))
+        return tuple(turn or self._turn_of(each) for turn, each in zip(known, shown, strict=True))
 
     def _turn_of(self, message: NativeMessage) -> ChatTurn:
         """The turn of a message that is new, or equal to an earlier one: to compare a long text costs more than a call
@@ -260,10 +261,11 @@ class _Episode:
         ids = [call.id for call in named] or [""] * len(calls)
         for number, (call, id, (result, seconds)) in enumerate(zip(calls, ids, found, strict=True)):
             text = result_text(call, result)
-            if not self._fits(text, is_last=number + 1 == len(calls)):
+            tokens = self._count(text)
+            if not self._fits(tokens, is_last=number + 1 == len(calls)):
                 problem = NO_ROOM_LEFT if self._config.context.kind == "all" else NO_ROOM_NOW
-                result, text = CallResult(problem=problem), problem
-            self._add_result(turn, call, result, text, id, seconds)
+                result, text, tokens = CallResult(problem=problem), problem, self._count(problem)
+            self._add_result(turn, call, result, text, tokens, id, seconds)
         self._warn()
 
     def finished(self, gold: Sequence[Gold] | None) -> BrowseRun:
@@ -294,10 +296,11 @@ class _Episode:
         result = await carry_out(call, tools, self._config.top_k)
         return result, self._clock() - began if self._clock else 0.0
 
-    def _add_result(self, turn: int, call: Call, result: CallResult, text: str, id: str, seconds: float) -> None:
+    def _add_result(
+        self, turn: int, call: Call, result: CallResult, text: str, tokens: int, id: str, seconds: float
+    ) -> None:
         message = self.writing.result(text, id)
         self._windows.messages.append(message)
-        tokens = self._count(text)
         self._size += tokens
         self._results.append(result)
         self._shown.append(text)
@@ -326,10 +329,10 @@ class _Episode:
         if result.problem not in PUT_OFF:
             self._made.add(call)
 
-    def _fits(self, text: str, *, is_last: bool) -> bool:
-        """Whether a result leaves room for a turn after it."""
+    def _fits(self, tokens: int, *, is_last: bool) -> bool:
+        """Whether a result of so many tokens leaves room for a turn after it."""
         spare = self._config.sampling.max_tokens + (0 if is_last else _SHORT_RESULT)
-        return self._size + self._count(text) + spare <= self._config.max_tokens
+        return self._size + tokens + spare <= self._config.max_tokens
 
     def _warn(self) -> None:
         """Tell the agent in its last result that it can only answer now, where no call or no room is left, and from the

@@ -87,7 +87,7 @@ def _dropped(
 ) -> Iterator[MendedMistake]:
     """Pages that were read, or searched for by name, until a turn denied them; later ones say nothing else of them."""
     words = {place: _spaced(f"{_thought(turn)}\n{_done(turn)}") for place, turn in turns.items()}
-    for page, title, shown in _never_used(record, gold):
+    for page, title, shown in _never_used(record, turns, gold):
         names = tuple(filter(None, map(folded, (page, title))))
         named = [place for place, said in words.items() if place > shown and _holds(said, names)]
         denied = len(named)
@@ -110,7 +110,7 @@ def _left(
 ) -> Iterator[MendedMistake]:
     """Pages that were opened, and no turn speaks of again; it is known that the answer does not rest on them."""
     unused = set(unused_pages(record.calls, record.messages)) - known
-    for page, title, _ in _never_used(record, gold):
+    for page, title, _ in _never_used(record, turns, gold):
         opened = next((at for at, call in enumerate(record.calls) if call.tool == "open" and page in call.pages), None)
         if page in unused and opened is not None:
             later = next((place for place in sorted(turns) if place > record.calls[opened].result), None)
@@ -118,10 +118,12 @@ def _left(
                 yield MendedMistake(kind="wrong_page", call=opened, mended_in=later, page=page, title=title)
 
 
-def _never_used(record: BrowseRecord, gold: Sequence[Gold] | None) -> Iterator[tuple[str, str, int]]:
+def _never_used(
+    record: BrowseRecord, turns: Mapping[int, BrowseTurn], gold: Sequence[Gold] | None
+) -> Iterator[tuple[str, str, int]]:
     """Pages that were shown, with their title and where first: not those that the question names or the answer cites
     or rests on."""
-    cited = {each.page for each in cited_in(record)}
+    cited = {each.page for each in cited_in(record, turns)}
     asked = f" {folded(next((each.content for each in record.messages if each.role == 'user'), ''))} "
     seen = set[str]()
     for call in record.calls:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, groupby
@@ -84,9 +84,9 @@ def slips_of(record: BrowseRecord) -> list[str]:
     return slips
 
 
-def cited_in(record: BrowseRecord) -> tuple[Citation, ...]:
-    """Return the parts of pages that an episode's answer cites."""
-    last = turns_of(record).get(len(record.messages) - 1)
+def cited_in(record: BrowseRecord, turns: Mapping[int, BrowseTurn] | None = None) -> tuple[Citation, ...]:
+    """Return the parts of pages that an episode's answer cites. `turns`: those of `turns_of`, where they are known."""
+    last = (turns_of(record) if turns is None else turns).get(len(record.messages) - 1)
     return last.answer.citations if last is not None and last.answer is not None else ()
 
 

@@ -113,6 +113,8 @@ class WholePages:
             row = self._row_titled(name)
         page = self._documents[row]
         whole = OpenedPage(page.id, page.title, page.text, self._paging.words)
+        if part == 1 and words in (None, whole.words):
+            return whole  # which is cut once
         if part > whole.parts:
             raise NoSuchPage(f"there is no part {part}: the page {whole.name!r} has {whole.parts} parts")
         return OpenedPage(page.id, page.title, page.text, words or self._paging.words, whole.starts[part - 1])

@@ -68,6 +68,8 @@ def part_starts(text: str, words: int) -> list[int]:
     """Return the position, in characters, where each part begins; the first is 0. A part has at most `words` words and
     ends with a sentence; a sentence that is longer by itself is cut between words.
     """
+    if len(text) < 2 * words or len(text.split()) <= words:
+        return [0]  # the commonest page, and quickly told
     starts, room = list[int](), 0
     for first, last in sentence_spans(text):
         tokens = [token.start() for token in _TOKEN.finditer(text, first, last)]

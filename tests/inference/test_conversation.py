@@ -48,7 +48,8 @@ def test_keys_are_those_of_the_same_calls_alone(steps: list[tuple[list[ChatTurn]
         if turns and cut == 9:
             turns[0] = replace(turns[0], content=f"{turns[0].content}.")  # equal in nothing but its place
         told, alone = (asked(tuple(turns), each, most, model) for each in (conversation, None))
-        assert (told.key, told.family) == (alone.key, alone.family)
+        assert (told.key, told.family, told.form) == (alone.key, alone.family, alone.form)
+        assert told.sums == alone.sums and told.sums.size == sum(len(text.encode()) for t in turns for text in t.words)
         conversation.keep(told, told.key)
         kept = unpack(told.key, pack(told, reply_to(told)))
         assert kept is not None and kept == unpack(alone.key, pack(alone, reply_to(alone)))

@@ -120,6 +120,32 @@ def test_keys_ledger_and_server_get_the_whole_prompt_though_each_turn_is_written
         assert f'"messages": {messages}'.encode("utf-8", "replace") in sent
 
 
+def test_a_chat_with_tools_is_sent_in_these_very_bytes() -> None:
+    """As it was when all of a body was written at once: what stands for turns and tools is found in no other place."""
+    calls = (ToolCall(id="c0", name="open", arguments='{"page": "é"}'),)
+    turns = (
+        ChatTurn(role="user", content='Where is "tools": null?'),
+        ChatTurn(role="assistant", content="", reasoning="ö", tool_calls=calls),
+        ChatTurn(role="tool", content="\ud800", tool_call_id="c0"),
+    )
+    tools = '[{"type":"function","function":{"name":"open","parameters":{"default":null}}}]'
+    extra = '{"a": {"tools": null, "messages": null}}'
+    request_ = Request(model="m", prompt=turns, sampling=Sampling(max_tokens=64), tools=tools, extra_body=extra)
+    assert request_.key == "bd1b81ba1d8ffb83d256f00691b38f528f1dd00985a33a03011a4cb9d09cce1a"
+    expected = (
+        '{"model": "m", "temperature": 0.0, "top_p": 1.0, "max_tokens": 64, "seed": 198293531, "messages": ['
+        '{"role": "user", "content": "Where is \\"tools\\": null?"}, '
+        '{"role": "assistant", "content": "", "reasoning_content": "ö", "tool_calls": [{"id": "c0", '
+        '"type": "function", "function": {"name": "open", "arguments": "{\\"page\\": \\"é\\"}"}}]}, '
+        '{"role": "tool", "content": "?", "tool_call_id": "c0"}], '
+        '"tools": [{"type": "function", "function": {"name": "open", "parameters": {"default": null}}}], '
+        '"a": {"tools": null, "messages": null}}'
+    )
+    assert (
+        Endpoint("http://localhost/v1", model="m", dialect="openai", timeout_s=1.0)._body(request_) == expected.encode()
+    )
+
+
 def test_extra_parameters_may_hold_other_messages() -> None:
     endpoint = Endpoint("http://localhost/v1", model="m", dialect="openai", timeout_s=1.0)
     for messages in ([], None, [{"messages": None}]):
