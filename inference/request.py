@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import operator
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -95,14 +94,15 @@ class PromptSums:
 
 
 class LongChat:
-    """What each call of a long conversation can take over from the one before: how far its prompt was hashed and summed
-    up, and which entry of the ledger has it. All of it is checked against the prompt, so that no key and no entry
-    depends on it.
+    """What each call of a long conversation can take over from the one before: how far its prompt was hashed, summed up
+    and written, and which entry of the ledger has it. All of it is checked against the prompt, so that no key, no body
+    and no entry depends on it.
     """
 
     def __init__(self) -> None:
         self._hashed: dict[str, tuple[tuple[ChatTurn, ...], Any]] = {}
         self._summed: tuple[tuple[ChatTurn, ...], PromptSums] = ((), PromptSums())
+        self._written: tuple[tuple[ChatTurn, ...], str] = ((), "")
         self._kept: tuple[tuple[ChatTurn, ...], str] = ((), "")
 
     def hash_turns(self, head: str, turns: tuple[ChatTurn, ...]) -> Any:
@@ -125,6 +125,15 @@ class LongChat:
         self._summed = turns, sums.add(turns[len(known) :])
         return self._summed[1]
 
+    def write(self, turns: tuple[ChatTurn, ...]) -> str:
+        """Return the turns as JSON in the form in which servers take them, joined by commas."""
+        known, text = self._written
+        if not _begins(turns, known):
+            known, text = (), ""
+        text = ", ".join([*([text] if known else []), *(turn.sent_json for turn in turns[len(known) :])])
+        self._written = turns, text
+        return text
+
     def keep(self, request: Request, key: str) -> None:
         """Remember that the ledger has this request's prompt under this key, so that later calls store only what is
         new.
@@ -145,7 +154,7 @@ _MOST_HEADS = 8
 
 
 def _begins(turns: tuple[ChatTurn, ...], known: tuple[ChatTurn, ...]) -> bool:
-    return len(known) <= len(turns) and all(map(operator.is_, known, turns))
+    return turns[: len(known)] == known  # which does not look at what is the same object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +262,12 @@ class Request:
         roles = None if isinstance(self.prompt, str) else sorted(self.sums.roles)
         has = {name: getattr(self, name) is not None for name in ("json_schema", "grammar")}
         return _hash(shared | has | {"roles": roles})
+
+    @property
+    def sent_turns(self) -> str:
+        """Return the turns of a chat as JSON in the form in which servers take them, joined by commas."""
+        assert not isinstance(self.prompt, str)
+        return (self.conversation or LongChat()).write(self.prompt)
 
     @cached_property
     def sums(self) -> PromptSums:

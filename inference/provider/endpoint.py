@@ -17,7 +17,7 @@ from trailforge.inference.provider.errors import ServerError, read_error, read_p
 from trailforge.inference.provider.parameters import Parameters
 from trailforge.inference.provider.replies import find_error, read_body, read_models, read_reply
 from trailforge.inference.provider.wire import KEY_VARIABLES, Unanswered, Untaken, Wire, first_line
-from trailforge.inference.request import Reply, Request, join_json, write_json
+from trailforge.inference.request import Reply, Request, write_json
 from trailforge.inference.structured import strict_schema
 from trailforge.schemas import (
     ContextOverflow,
@@ -205,7 +205,7 @@ class Endpoint:
         sent = self._parameters.shape(body | extra)
         written: dict[str, str] = {}
         if not isinstance(request.prompt, str) and "messages" not in extra:
-            written["messages"] = join_json([turn.sent_json for turn in request.prompt])
+            written["messages"] = f"[{request.sent_turns}]"
         if "tools" in body and "tools" not in extra:
             written["tools"] = _sent_tools(request.tools)
         return write_json(sent, written, ensure_ascii=False).encode("utf-8", "replace")

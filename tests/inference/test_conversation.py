@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from trailforge.inference import ChatTurn, LongChat, Reply, Request, Sampling
 from trailforge.inference.ledgers.sqlite import SqliteLedger
+from trailforge.inference.provider import chat_message
 from trailforge.inference.provider.wire import pack, unpack
 from trailforge.schemas import ToolCall
 
@@ -49,7 +50,9 @@ def test_keys_are_those_of_the_same_calls_alone(steps: list[tuple[list[ChatTurn]
             turns[0] = replace(turns[0], content=f"{turns[0].content}.")  # equal in nothing but its place
         told, alone = (asked(tuple(turns), each, most, model) for each in (conversation, None))
         assert (told.key, told.family, told.form) == (alone.key, alone.family, alone.form)
-        assert told.sums == alone.sums and told.sums.size == sum(len(text.encode()) for t in turns for text in t.words)
+        assert (told.sent_turns, told.sums) == (alone.sent_turns, alone.sums)
+        assert f"[{told.sent_turns}]" == json.dumps([chat_message(turn) for turn in turns], ensure_ascii=False)
+        assert told.sums.size == sum(len(text.encode()) for t in turns for text in t.words)
         conversation.keep(told, told.key)
         kept = unpack(told.key, pack(told, reply_to(told)))
         assert kept is not None and kept == unpack(alone.key, pack(alone, reply_to(alone)))

@@ -104,6 +104,11 @@ def test_estimate_tokens(text: str, tokens: int) -> None:
     assert estimate_tokens(text) == tokens
 
 
+@given(st.text(st.characters(max_codepoint=127)))
+def test_ascii_is_counted_as_it_is_beside_other_letters(text: str) -> None:
+    assert estimate_tokens(text) == estimate_tokens(f"{text} 東") - 1
+
+
 @given(st.text(), st.text())
 def test_the_estimate_adds_up_over_parts(first: str, second: str) -> None:
     assert estimate_tokens(f"{first} {second}") == estimate_tokens(first) + estimate_tokens(second)

@@ -41,6 +41,7 @@ def test_parts_together_are_the_page(text: str, words: int) -> None:
     parts = [text[first:last] for first, last in zip(starts, [*starts[1:], len(text)], strict=True)]
     assert "".join(parts) == text
     assert all(len(part.split()) <= words for part in parts)
+    assert (len(parts) == 1) == (len(text.split()) <= words)
 
 
 @pytest.mark.parametrize("words", ["zoe dvorak", "ZOË DVOŘÁK", 'it - "with', "Zoe\n Dvořák"])
