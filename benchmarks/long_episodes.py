@@ -6,8 +6,9 @@ before it is seen. `plain loop` is what drivers of published agents are: a corou
 grows, the typed client of `openai`, tools in the same process, a line of JSON at the end, and nothing kept before that;
 it is slow, and runs in the first round alone. `chat` is one short chat of `benchmarks/engine.py`, `chat, as long` one
 whose prompt has as many bytes as the mean prompt of the episodes. Pages are of random words, and opened by the
-tools of a BM25 index in memory; the plain loop has their texts. Each runs in a
-process of its own; rounds are interleaved, figures are medians. CPU leaves imports and the first episode out.
+tools of a BM25 index in memory; the plain loop has their texts. `tools` opens the episodes' pages and asks no model.
+Each runs in a process of its own; rounds are interleaved, figures are medians. CPU leaves imports and the first
+episode out.
 
     make bench B=long_episodes
     make bench B=long_episodes ARGS="--words 20 200 --rounds 3"
@@ -38,7 +39,7 @@ from benchmarks.engine import ROOT, ask_with_trailforge, cpu_s, peak_mb
 if TYPE_CHECKING:
     from trailforge.retrieval import PageTools
 
-KINDS = ("trailforge", "plain loop", "chat", "chat, as long")
+KINDS = ("trailforge", "tools", "plain loop", "chat", "chat, as long")
 _ANSWER_TOKENS = 1024
 _NUMBERS = ("episodes", "calls", "latency", "slots", "words")
 """Options that a run's own process is given."""
@@ -107,8 +108,9 @@ def _one_run(kind: str, url: str, options: argparse.Namespace) -> Result:
         else:
             asyncio.run(run(options.episodes))
         used_s, seconds = cpu_s() - loaded_s, time.monotonic() - began
-    calls, received = (now - then for now, then in zip(_received(url), before, strict=True))
-    assert calls == options.episodes * (options.calls + 1), calls
+    asked, received = (now - then for now, then in zip(_received(url), before, strict=True))
+    calls = options.episodes * (options.calls + 1)
+    assert asked == (0 if kind == "tools" else calls), asked
     return {
         "cpu_ms": 1000 * used_s / calls,
         "prompt_kb": received / calls / 1000,
@@ -122,6 +124,8 @@ def _run_of(kind: str, url: str, folder: Path, options: argparse.Namespace) -> R
     """What runs so many episodes, or as many chats as they make calls."""
     if kind == "trailforge":
         return lambda episodes: _run_episodes(url, episodes, folder, options)
+    if kind == "tools":
+        return lambda episodes: _open_pages(episodes, options)
     if kind == "plain loop":
         return lambda episodes: _run_plain_loops(url, episodes, folder, options)
     if kind == "chat":
@@ -183,6 +187,16 @@ async def _run_episodes(url: str, episodes: int, folder: Path, options: argparse
         await asyncio.gather(*map(run, range(episodes)))
     finally:
         await client.aclose()
+
+
+async def _open_pages(episodes: int, options: argparse.Namespace) -> None:
+    pages = _pages(options.words[0])
+
+    async def run() -> None:
+        for number in range(options.calls):
+            await pages.open(f"p{number:03d}", 1)
+
+    await asyncio.gather(*(run() for _ in range(episodes)))
 
 
 async def _run_plain_loops(url: str, episodes: int, folder: Path, options: argparse.Namespace) -> None:
@@ -296,9 +310,10 @@ def _print(runs: dict[str, list[Result]]) -> None:
     print(f"|---|{'---:|' * 6}")
     for kind, middle in medians.items():
         times = "" if chat is None else f"{middle['cpu_ms'] / chat:.2f}"
+        sent, slots = (f"{middle['prompt_kb']:.1f}", f"{middle['slots']:.0f} %") if kind != "tools" else ("", "")
         print(
-            f"| {kind} | {middle['prompt_kb']:.1f} | {middle['cpu_ms']:.2f} | {times} | {middle['calls_per_s']:.0f} "
-            f"| {middle['slots']:.0f} % | {middle['peak_mb']:.0f} |"
+            f"| {kind} | {sent} | {middle['cpu_ms']:.2f} | {times} | {middle['calls_per_s']:.0f} "
+            f"| {slots} | {middle['peak_mb']:.0f} |"
         )
 
 
