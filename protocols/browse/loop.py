@@ -187,10 +187,8 @@ class _Episode:
     def prompt(self) -> tuple[ChatTurn, ...]:
         """What the model reads next."""
         shown = as_sent(self._windows.prompt, self.writing.name)
-        turns = list(map(self._turn_by_id.get, map(id, shown)))
-        for at in [at for at, turn in enumerate(turns) if turn is None]:
-            turns[at] = self._turn_of(shown[at])
-        return tuple(turns)
+        known = map(self._turn_by_id.get, map(id, shown))
+        return tuple([turn or self._turn_of(each) for turn, each in zip(known, shown, strict=True)])
 
     def _turn_of(self, message: NativeMessage) -> ChatTurn:
         """The turn of a message that is new, or equal to an earlier one: to compare a long text costs more than a call
