@@ -143,15 +143,20 @@ def _score_words(words: np.ndarray, lengths: np.ndarray, size: int, config: Bm25
     places *= rows
     places += np.repeat(np.arange(rows), lengths)
     places.sort()
-    starts = np.flatnonzero(np.diff(places, prepend=-1))
+    starts = np.flatnonzero(np.concatenate([[True], places[1:] != places[:-1]]))
     times = np.diff(starts, append=len(places)).astype(np.float32)
     columns, documents = np.divmod(places[starts], rows)
+    del places, starts  # of a large corpus each is a gigabyte
     holders = np.bincount(columns, minlength=size)
     rarities = {count: math.log(1 + (rows - count + 0.5) / (count + 0.5)) for count in np.unique(holders).tolist()}
     rarity = np.array([rarities[count] for count in holders.tolist()], np.float32)
-    length = config.k1 * ((1 - config.b) + config.b * lengths[documents] / lengths.mean())
+    length = config.k1 * ((1 - config.b) + config.b * lengths / lengths.mean())
+    scores = length[documents]
+    scores += times
+    np.divide(times, scores, out=scores)
+    scores *= rarity[columns]
     return {
-        "data": (rarity[columns] * (times / (length + times))).astype(np.float32),
+        "data": scores.astype(np.float32),
         "indices": documents.astype(np.int32),
         "indptr": np.concatenate([[0], np.cumsum(holders)]).astype(np.int64),
         "num_docs": rows,
