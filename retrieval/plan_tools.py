@@ -137,20 +137,28 @@ class _Corpus:
             return BestPassages(found, {piece.passage.id: piece.home for piece in chosen})
 
     async def _map(
-        self, name: str, work: Callable[[Sequence[Item]], Awaitable[Result]], items: Sequence[Item], per_shard: int
+        self,
+        name: str,
+        work: Callable[[Sequence[Item]], Awaitable[Result]],
+        items: Sequence[Item],
+        per_shard: int,
+        into: np.ndarray | None = None,
     ) -> list[Result]:
         """A `ShardMap` that has pieces embedded all at once, for the tool that comes first and for the others."""
         encoder = self._encoder
         if encoder is None or work != encoder.documents:
-            return await map_here(name, work, items, per_shard)
+            return await map_here(name, work, items, per_shard, into)
         if self._vectors is None:
             texts = [embedded_text(piece.passage) for piece in self._pieces or ()]
             self._rows = {text: row for row, text in enumerate(texts)}
             self._vectors = await encoder.documents(texts)
         rows = [self._rows[str(item)] for item in items if str(item) in self._rows]
         if len(rows) < len(items):  # other texts than those of pieces
-            return await map_here(name, work, items, per_shard)
+            return await map_here(name, work, items, per_shard, into)
         found: Any = self._vectors[rows]
+        if into is not None:
+            into[:] = found
+            return []
         return [found[start : start + per_shard] for start in range(0, len(rows), per_shard)]
 
 

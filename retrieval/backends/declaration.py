@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from trailforge.inference import Asker
 from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.encoders.encoder import Encoder
 from trailforge.schemas import Document, InvalidInput, Passage, count_tokens, from_dict, to_dict
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -73,24 +76,39 @@ class ShardMap(Protocol):
     are not run again."""
 
     async def __call__(
-        self, name: str, work: Callable[[Sequence[Item]], Awaitable[Result]], items: Sequence[Item], per_shard: int
+        self,
+        name: str,
+        work: Callable[[Sequence[Item]], Awaitable[Result]],
+        items: Sequence[Item],
+        per_shard: int,
+        into: np.ndarray | None = None,
     ) -> list[Result]:
         """What `work` makes of each run of `per_shard` items, in their order.
 
         A result is a numpy array, or what JSON can say, and comes as JSON reads it: tuples are lists then, and keys
         texts. Items are texts, numbers, records, arrays, or lists and dicts of them: what was made of other items is
         made anew. `name`: of this part of the build, once in a build, of letters, digits, - and _. Several shards may
-        be worked on side by side.
+        be worked on side by side. `into`: an array with a row for each item; results, which have as many rows as their
+        items, are put there and not returned, so that no result is held twice.
         """
         ...
 
 
 async def map_here(
-    name: str, work: Callable[[Sequence[Item]], Awaitable[Result]], items: Sequence[Item], per_shard: int
+    name: str,
+    work: Callable[[Sequence[Item]], Awaitable[Result]],
+    items: Sequence[Item],
+    per_shard: int,
+    into: np.ndarray | None = None,
 ) -> list[Result]:
     """Run `work` on `items` in this process, in shards of `per_shard`, one after the other, and return its results in
     order. It is the simplest `ShardMap`: nothing is stored, so `name`, that of the part of the build, is not used."""
-    return [await work(items[start : start + per_shard]) for start in range(0, len(items), per_shard)]
+    starts = range(0, len(items), per_shard)
+    if into is None:
+        return [await work(items[start : start + per_shard]) for start in starts]
+    for start in starts:
+        into[start : start + per_shard] = await work(items[start : start + per_shard])
+    return []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

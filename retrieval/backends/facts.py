@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections import Counter
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,15 @@ import numpy as np
 
 from trailforge.inference import NUMBER, TEXT, Asker, Sampling, fill, list_schema, object_schema
 from trailforge.retrieval.backends.declaration import PlannedCalls, passage_tokens, plan_calls
-from trailforge.retrieval.backends.graph import KnownNames, NameFinder, key_of, open_sparse, row_of, save_sparse, sparse
+from trailforge.retrieval.backends.graph import (
+    KnownNames,
+    NameFinder,
+    count_places,
+    key_of,
+    open_sparse,
+    row_of,
+    save_sparse,
+)
 from trailforge.retrieval.backends.vectors import Vectors, load_faiss, sampled_rows
 from trailforge.retrieval.backends.writing import PROMPTS
 from trailforge.retrieval.indexes.texts import MappedDocuments, write_texts
@@ -85,15 +93,15 @@ class FactTable:
     def of(cls, statements: Iterable[StatedFact], passages: int) -> FactTable:
         """Make a table of what passages state; `passages` is their number. Facts and phrases get row numbers in the
         order in which they first occur."""
-        phrases, facts = dict[str, int](), dict[tuple[str, frozenset[str]], int]()
-        stated = Counter[tuple[int, int]]()
-        for passage, text, about in statements:
-            for phrase in about:
-                phrases.setdefault(phrase, len(phrases))
-            stated[facts.setdefault((text, frozenset(about)), len(facts)), passage] += 1
-        places = [(row, phrases[phrase]) for (_, about), row in facts.items() for phrase in about]
-        about = sparse(places, np.ones(len(places)), (len(facts), len(phrases)))
-        often = sparse(list(stated), np.fromiter(stated.values(), float, len(stated)), (len(facts), passages))
+        phrases, facts = dict[str, int](), dict[tuple[str, tuple[int, ...]], int]()
+        places, stated = array("i"), array("i")
+        for passage, text, named in statements:
+            rows = tuple(sorted({phrases.setdefault(phrase, len(phrases)) for phrase in named}))
+            stated.extend((facts.setdefault((text, rows), len(facts)), passage))
+        for (_, rows), fact in facts.items():
+            places.extend(each for row in rows for each in (fact, row))
+        about = count_places(places, (len(facts), len(phrases)))
+        often = count_places(stated, (len(facts), passages))
         held = (often.T @ about).tocsr()
         held.data[:] = 1
         texts = [Document(id=str(row), title="", text=text) for row, (text, _) in enumerate(facts)]

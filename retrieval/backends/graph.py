@@ -7,6 +7,7 @@ import functools
 import itertools
 import json
 import re
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -338,12 +339,12 @@ def linked(kind: str, matrix: csr_array, row: int) -> Iterator[Link]:
         yield (kind, other), {"weight": float(weight)}
 
 
-def sparse(places: Sequence[tuple[int, int]], values: np.ndarray, shape: tuple[int, int]) -> csr_array:
-    """Make a sparse matrix from positions (row, column) and their values."""
+def count_places(places: array[int], shape: tuple[int, int]) -> csr_array:
+    """Return a sparse matrix that says how many times each position is among `places`: row, column, row, column, …"""
     from scipy.sparse import coo_array
 
-    rows, columns = np.array(places, np.int32).reshape(-1, 2).T
-    return coo_array((values, (rows, columns)), shape=shape).tocsr()
+    rows, columns = np.asarray(places, np.int32).reshape(-1, 2).T
+    return coo_array((np.ones(len(rows)), (rows, columns)), shape=shape).tocsr()
 
 
 def row_of(matrix: csr_array, row: int) -> tuple[np.ndarray, np.ndarray]:

@@ -37,7 +37,7 @@ from trailforge.retrieval.backends.facts import (
     plan_model_triples,
 )
 from trailforge.retrieval.backends.graph import Link, NameFinder, PassageGraph, Place, key_of, linked, min_max, row_of
-from trailforge.retrieval.backends.vectors import Vectors, best_rows, embed, embedded_text
+from trailforge.retrieval.backends.vectors import EmbeddedTexts, Vectors, best_rows, embed
 from trailforge.retrieval.backends.writing import PROMPTS, ask_in_shards
 from trailforge.schemas import ITEM_ERRORS, Document, RetrievalError
 
@@ -300,11 +300,11 @@ async def _build(
         if before:
             statements, lost = chain(before.parts.table.statements(), statements), before.parts.lost + lost
     table = await asyncio.to_thread(FactTable.of, statements, len(documents))
-    known = _texts(before.documents, before.parts.table) if before else {}
     vectors: dict[str, Vectors] = {}
-    for name, texts in _texts(documents, table).items():
+    for name in _VECTORS:
+        texts = _texts(name, documents, table)
         if before:
-            rows = {text: row for row, text in enumerate(known[name])}
+            rows = {text: row for row, text in enumerate(_texts(name, before.documents, before.parts.table))}
             vectors[name] = await _embed_new(name, texts, rows, getattr(before.parts, name), tools)
         else:
             vectors[name] = await embed(name, texts, tools)
@@ -321,12 +321,11 @@ async def _add(index: Any, documents: Sequence[Document], config: HippoRagConfig
     return await _build(documents, config, tools, index)
 
 
-def _texts(documents: Sequence[Document], table: FactTable) -> dict[str, list[str]]:
-    return {
-        "passages": [embedded_text(document) for document in documents],
-        "facts": [fact.text for fact in table.facts],
-        "phrases": list(table.phrases.keys),
-    }
+def _texts(of: str, documents: Sequence[Document], table: FactTable) -> Sequence[str]:
+    """What is embedded of each of `_VECTORS`."""
+    if of == "passages":
+        return EmbeddedTexts(documents)
+    return [fact.text for fact in table.facts] if of == "facts" else table.phrases.keys
 
 
 async def _embed_new(
@@ -363,14 +362,13 @@ async def _find_synonyms(phrases: Sequence[str], near: NearRows, tools: Workbenc
         return await asyncio.to_thread(near.find, [number for number, _ in pieces])
 
     part, per_shard = ("synonyms", _ROWS) if near.lists is None else ("synonyms-by-list", _LISTS)
-    shards = await tools.map(part, join, near.pieces(phrases), per_shard)
-    found = near.best(np.concatenate([np.zeros((0, 3)), *shards]))
+    found = near.best(np.concatenate([np.zeros((0, 3)), *await tools.map(part, join, near.pieces(phrases), per_shard)]))
+    one, other = found[:, 0].astype(np.int32), found[:, 1].astype(np.int32)
     has_meaning = np.array([sum(map(str.isalnum, phrase)) > 2 for phrase in phrases], bool)
-    found = found[has_meaning[found[:, 0].astype(np.int64)]]
-    numbers = [_NUMBER.findall(phrase) for phrase in phrases]
-    found = found[np.array([numbers[int(one)] == numbers[int(other)] for one, other, _ in found], bool)]
-    places = found[:, 0].astype(np.int32), found[:, 1].astype(np.int32)
-    return csr_array((found[:, 2], places), shape=(len(phrases), len(phrases)))
+    known: dict[tuple[str, ...], int] = {}
+    numbers = np.array([known.setdefault(tuple(_NUMBER.findall(phrase)), len(known)) for phrase in phrases], np.int32)
+    is_one = has_meaning[one] & (numbers[one] == numbers[other])
+    return csr_array((found[is_one, 2], (one[is_one], other[is_one])), shape=(len(phrases), len(phrases)))
 
 
 def _sampling(config: HippoRagConfig) -> Sampling:

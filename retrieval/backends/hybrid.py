@@ -17,6 +17,7 @@ Nassau" before "Crato, Count of Nassau"), and what the whole question names is b
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,13 +30,13 @@ from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Wor
 from trailforge.retrieval.backends.graph import (
     KnownNames,
     NameFinder,
+    count_places,
     key_of,
     min_max,
     open_sparse,
     parts_of,
     row_of,
     save_sparse,
-    sparse,
     title_key,
 )
 from trailforge.retrieval.backends.vectors import Vectors, best_rows, embed_passages
@@ -76,19 +77,19 @@ class _Titles:
         finder = NameFinder.of(documents)
         own = [title_key(document.title) for document in documents]
         keys = KnownNames(list(dict.fromkeys(key for key in own if key)))
-        has = [(keys.rows[key], passage) for passage, key in enumerate(own) if key]
-        names = [
-            (passage, keys.rows[key])
-            for passage, document in enumerate(documents)
-            for key in dict.fromkeys(finder.titles(document.text))
-            if key != own[passage]
-        ]
+        has, names = array("i"), array("i")
+        for passage, document in enumerate(documents):
+            if own[passage]:
+                has.extend((keys.rows[own[passage]], passage))
+            for key in dict.fromkeys(finder.titles(document.text)):
+                if key != own[passage]:
+                    names.extend((passage, keys.rows[key]))
         titles, passages = len(keys.keys), len(documents)
         return cls(
             finder,
             keys,
-            passages=sparse(has, np.ones(len(has)), (titles, passages)),
-            named=sparse(names, np.ones(len(names)), (passages, titles)),
+            passages=count_places(has, (titles, passages)),
+            named=count_places(names, (passages, titles)),
         )
 
     def save(self, folder: Path) -> None:

@@ -8,8 +8,8 @@ passages begins, and where it mostly is are the passages found.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,13 +25,13 @@ from trailforge.retrieval.backends.graph import (
     NameFinder,
     PassageGraph,
     Place,
+    count_places,
     key_of,
     linked,
     min_max,
     open_sparse,
     row_of,
     save_sparse,
-    sparse,
 )
 from trailforge.retrieval.backends.vectors import Vectors, best_rows, embed, embed_passages
 from trailforge.retrieval.encoders.encoder import Encoder
@@ -92,17 +92,19 @@ class NameLinks:
     """Number of times that each name occurs in each passage, shape (names, passages)."""
 
     @classmethod
-    def of(cls, sentences: Sequence[NamedSentence], passages: int) -> NameLinks:
+    def of(cls, sentences: Iterable[NamedSentence], passages: int) -> NameLinks:
         """Make the matrices from the sentences of this number of passages."""
         rows: dict[str, int] = {}
-        within, counts = list[tuple[int, int]](), Counter[tuple[int, int]]()
+        within, occurring, count = array("i"), array("i"), 0
         for number, sentence in enumerate(sentences):
-            for key, count in Counter(sentence.names).items():
+            count = number + 1
+            for key in sentence.names:
                 name = rows.setdefault(key, len(rows))
-                within.append((number, name))
-                counts[name, sentence.passage] += count
-        standing = sparse(within, np.ones(len(within)), (len(sentences), len(rows)))
-        often = sparse(list(counts), np.fromiter(counts.values(), float, len(counts)), (len(rows), passages))
+                within.extend((number, name))
+                occurring.extend((name, sentence.passage))
+        standing = count_places(within, (count, len(rows)))
+        standing.data[:] = 1
+        often = count_places(occurring, (len(rows), passages))
         return cls(KnownNames(list(rows)), standing, standing.T.tocsr(), often)
 
     def save(self, folder: Path) -> None:
@@ -245,10 +247,19 @@ class LinearRagIndex:
         return bool(at < len(rows) and rows[at] == passage)
 
 
-def _read_with_title(documents: Sequence[Document], sentences: Sequence[NamedSentence]) -> list[str]:
-    """What of sentences is embedded: it stands for its passage, which mostly says `he` and `it` of its title."""
-    titles = ((documents[sentence.passage].title, sentence.text) for sentence in sentences)
-    return [f"{title}. {text}" if title and title != text else text for title, text in titles]
+def _read(documents: Sequence[Document], finder: NameFinder, known: int) -> tuple[NameLinks, list[str]]:
+    """The names of all sentences, and what is embedded of those that are not of the first `known` passages: a sentence
+    stands for its passage, which mostly says `he` and `it` of its title."""
+    embedded: list[str] = []
+
+    def read() -> Iterator[NamedSentence]:
+        for sentence in finder.sentences(documents):
+            if sentence.passage >= known:
+                title, text = documents[sentence.passage].title, sentence.text
+                embedded.append(f"{title}. {text}" if title and title != text else text)
+            yield sentence
+
+    return NameLinks.of(read(), len(documents)), embedded
 
 
 async def _build(
@@ -257,13 +268,10 @@ async def _build(
     """Of an index of the first documents that was there before the vectors are kept. Names are found anew everywhere,
     which takes seconds: new titles are names in old texts."""
     finder = await asyncio.to_thread(NameFinder.of, documents)
-    read = await asyncio.to_thread(lambda: list(finder.sentences(documents)))
+    links, new = await asyncio.to_thread(_read, documents, finder, len(before.passages) if before else 0)
     passages = await embed_passages("passages", documents, tools, before.passages if before else None)
-    known = len(before.passages) if before else 0
-    new = [sentence for sentence in read if sentence.passage >= known]
-    sentences = await embed("sentences", _read_with_title(documents, new), tools)
+    sentences = await embed("sentences", new, tools)
     sentences = before.sentences.with_more(sentences) if before else sentences
-    links = await asyncio.to_thread(NameLinks.of, read, len(documents))
     graph = await asyncio.to_thread(links.graph)
     return LinearRagIndex(documents, config, tools.vectors, finder, links, graph, passages, sentences)
 

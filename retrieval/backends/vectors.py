@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -237,8 +237,9 @@ def best_rows(scores: np.ndarray, k: int) -> list[tuple[int, float]]:
 async def embed(name: str, texts: Sequence[str], tools: Workbench) -> Vectors:
     """Embed texts as passages and return their vectors. It works in shards, which the build stores under `name`, so
     that a killed build does not embed them again."""
-    shards = await tools.map(name, tools.vectors.documents, texts, tools.vectors.per_shard)
-    return Vectors(np.concatenate(shards) if shards else np.zeros((0, tools.vectors.dimension), np.float32))
+    matrix = np.empty((len(texts), tools.vectors.dimension), np.float32)
+    await tools.map(name, tools.vectors.documents, texts, tools.vectors.per_shard, into=matrix)
+    return Vectors(matrix)
 
 
 async def embed_passages(
@@ -247,7 +248,7 @@ async def embed_passages(
     """Return the vectors of documents as `embed` makes them; for the first documents the vectors in `known` are
     reused.
     """
-    more = await embed(name, list(map(embedded_text, documents[len(known) if known else 0 :])), tools)
+    more = await embed(name, EmbeddedTexts(documents, len(known) if known else 0), tools)
     return known.with_more(more) if known else more
 
 
@@ -276,6 +277,26 @@ async def index_above(compared: int, vectors: Vectors, documents: Sequence[Docum
 def embedded_text(document: Document) -> str:
     """Return the text of a document that is embedded: title and text."""
     return f"{document.title}\n{document.text}" if document.title else document.text
+
+
+class EmbeddedTexts(Sequence[str]):
+    """The `embedded_text` of each document from the one at row `first` on, made when it is read: a large corpus stays
+    where it is."""
+
+    def __init__(self, documents: Sequence[Document], first: int = 0) -> None:
+        self._documents, self._rows = documents, range(first, len(documents))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[str]: ...
+    def __getitem__(self, row: int | slice) -> str | list[str]:
+        if isinstance(row, slice):
+            return [embedded_text(self._documents[each]) for each in self._rows[row]]
+        return embedded_text(self._documents[self._rows[row]])
 
 
 def load_faiss() -> Any:

@@ -65,7 +65,12 @@ class KeptShards:
         )
 
     async def __call__(
-        self, name: str, work: Callable[[Sequence[Item]], Awaitable[Result]], items: Sequence[Item], per_shard: int
+        self,
+        name: str,
+        work: Callable[[Sequence[Item]], Awaitable[Result]],
+        items: Sequence[Item],
+        per_shard: int,
+        into: np.ndarray | None = None,
     ) -> list[Result]:
         if name in self._names or not name.replace("_", "").replace("-", "").isalnum():
             raise ValueError(f"{name!r}: the name of a part is of letters, digits, - and _, and once in a build")
@@ -73,13 +78,17 @@ class KeptShards:
         folder = self._folder / name
         folder.mkdir(exist_ok=True)
         starts = range(0, len(items), per_shard)
-        results: list[Any] = [None] * len(starts)
+        results: list[Any] = [None] * len(starts) if into is None else []
         waiting, done = iter(enumerate(starts)), 0
 
         async def work_through() -> None:
             nonlocal done
             for number, start in waiting:
-                results[number] = await self._shard(folder / f"{number:08}", work, items[start : start + per_shard])
+                result: Any = await self._shard(folder / f"{number:08}", work, items[start : start + per_shard])
+                if into is None:
+                    results[number] = result
+                else:
+                    into[start : start + per_shard] = result
                 done += 1
                 if self._report is not None:
                     self._report(name, done, len(starts))

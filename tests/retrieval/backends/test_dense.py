@@ -137,9 +137,9 @@ def test_an_approximate_index_is_kept_with_the_recall_it_has(tmp_path: Path) -> 
     config = BACKEND.config(kind="hnsw")
     embedded: list[int] = []
 
-    async def counting(name: str, work: Any, items: Sequence[Any], per_shard: int) -> list[Any]:
+    async def counting(name: str, work: Any, items: Sequence[Any], per_shard: int, into: Any = None) -> list[Any]:
         embedded.append(len(items))
-        return await map_here(name, work, items, per_shard)
+        return await map_here(name, work, items, per_shard, into)
 
     tools = replace(bench(), map=counting)
     built = run(BACKEND.build(documents[:1100], config, tools))

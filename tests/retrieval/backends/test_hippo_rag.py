@@ -23,6 +23,7 @@ from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.inference import Meter, Request
 from trailforge.inference.asker import Asker
 from trailforge.retrieval.backends import FoundPassage, Index, Workbench, load_backend
+from trailforge.retrieval.backends.facts import FactTable, StatedFact
 from trailforge.retrieval.backends.hippo_rag import HippoRagConfig, HippoRagIndex
 from trailforge.schemas import Document, RetrievalError
 
@@ -206,6 +207,15 @@ def test_a_sentence_shares_its_weight_among_its_phrases() -> None:
     edges, weights = index.parts.table.edges(index.parts.table.about.T @ index.parts.table.about * 0)
     assert sorted(map(tuple, edges.tolist()))[:6] == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
     assert weights.tolist() == [0.5] * 6 + [1.0] * 3
+
+
+def test_a_fact_is_one_whoever_states_it_and_another_where_it_is_about_others() -> None:
+    said = [(0, ("b", "a")), (1, ("a", "b", "a")), (1, ("b", "a")), (1, ("a", "c"))]
+    table = FactTable.of((StatedFact(passage, "a is b", about) for passage, about in said), 3)
+    assert table.phrases.keys == ["b", "a", "c"] and [fact.text for fact in table.facts] == ["a is b"] * 2
+    assert table.about.toarray().tolist() == [[1, 1, 0], [0, 1, 1]]
+    assert table.stated.toarray().tolist() == [[1, 2, 0], [0, 1, 0]]
+    assert table.held.toarray().tolist() == [[1, 1, 0], [1, 1, 1], [0, 0, 0]]
 
 
 def test_being_synonyms_takes_the_place_of_sharing_a_fact() -> None:

@@ -15,7 +15,7 @@ from tests.retrieval.backends.words import bench
 from tests.retrieval.support import run
 from trailforge.retrieval.backends import load_backend
 from trailforge.retrieval.backends.facts import NearRows
-from trailforge.retrieval.backends.vectors import Ann, AnnConfig, Vectors
+from trailforge.retrieval.backends.vectors import Ann, AnnConfig, EmbeddedTexts, Vectors, embed_passages
 from trailforge.schemas import Document, RetrievalError
 
 ROWS, DIMENSION = 6_000, 64
@@ -50,6 +50,17 @@ def recall(vectors: Vectors, queries: np.ndarray) -> float:
     wanted = np.argsort(-(queries @ vectors.matrix.T), axis=1)[:, :10]
     found = [[row for _, row in vectors.search(query, 10)] for query in queries]
     return float(np.mean([np.isin(*each).mean() for each in zip(wanted, found, strict=True)]))
+
+
+def test_passages_are_embedded_title_and_text_shard_by_shard() -> None:
+    documents = [Document(id=str(n), title=f"Lake {n}" if n % 3 else "", text=f"It is {n} deep.") for n in range(2_100)]
+    texts = EmbeddedTexts(documents)
+    assert len(texts) == 2_100 and texts[:2] == ["It is 0 deep.", "Lake 1\nIt is 1 deep."]
+    assert list(EmbeddedTexts(documents, 2_098)) == texts[2_098:] == [texts[2_098], texts[-1]]
+    tools = bench()
+    known = run(embed_passages("some", documents[:5], tools))
+    matrix = run(embed_passages("all", documents, tools, known)).matrix
+    assert matrix.dtype == np.float32 and np.array_equal(matrix, run(tools.vectors.documents(list(texts))))
 
 
 def test_exact_search_agrees_with_numpy() -> None:

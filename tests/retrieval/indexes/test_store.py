@@ -222,9 +222,10 @@ class LengthsBackend:
 
     async def build(self, documents: Sequence[Document], config: LengthsConfig, tools: Workbench) -> Lengths:
         """See `Backend`."""
-        lengths = await tools.map("lengths", self.count, [d.text for d in documents], config.per_shard)
+        lengths = np.empty(len(documents), np.int64)
+        assert await tools.map("lengths", self.count, [d.text for d in documents], config.per_shard, lengths) == []
         words = await tools.map("words", self.split, documents, config.per_shard)
-        return Lengths(documents, np.concatenate(lengths), [each for shard in words for each in shard])
+        return Lengths(documents, lengths, [each for shard in words for each in shard])
 
     async def add(
         self, index: Lengths, documents: Sequence[Document], config: LengthsConfig, tools: Workbench
