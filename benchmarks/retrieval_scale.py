@@ -7,10 +7,11 @@ reported is that of the questions, against exact search. BM25: made-up texts, th
 twelve words of each query are. Query encoding is measured apart.
 
 Each index is made in one process and searched in another that opens it memory-mapped: one query after the other on one
-thread (p50, p99, and p99 of its CPU time, which other work on the machine lengthens little), then from as many threads
-as there are cores (searches a second). Memory (MB): what the searching process holds of its own, and what it shares
-with others (pages of files). Lag: how late a timer of 5 ms on the event loop comes, p99, while eight agents search
-through `retrieve`, against the same loop idle.
+thread (p50 and p99, of the clock and of its CPU time, which other work on the machine lengthens little), then from as
+many threads as there are cores (searches a second). Memory (MB): the peak of the process that builds, mapped vectors
+and smaller indexes before included; what the searching process holds of its own, and what it shares with others (pages
+of files). Lag: how late a timer of 5 ms on the event loop comes, p99, while eight agents search through `retrieve`,
+against the same loop idle.
 
     make bench B=retrieval_scale ARGS="--cache FOLDER --work FOLDER"
     make bench B=retrieval_scale ARGS="--parts dense --sizes 1000000 --kinds ivf_pq --cache FOLDER --work FOLDER"
@@ -24,6 +25,7 @@ import argparse
 import asyncio
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -181,15 +183,19 @@ class _Untold(Sequence[Document]):
 
 
 def _report_dense(real: np.ndarray, sizes: Sequence[int], kinds: Sequence[str], jitter: float, work: Path) -> None:
-    print("\n| dense | index | build s | effort | set for | recall | p50 ms | p99 ms | CPU p99 | a s | own | shared |")
-    print(f"|---:|---|{'---:|' * 10}", flush=True)
+    print(
+        "\n| dense | index | build s | CPU s | peak | index MB | effort | set for | recall "
+        "| p50 ms | p99 ms | CPU p50 | CPU p99 | a s | own | shared |"
+    )
+    print(f"|---:|---|{'---:|' * 14}", flush=True)
     for size in sizes:
         matrix = real[:size] if size <= len(real) else _jittered(real, size, jitter, work)
         for kind in kinds:
             folder = _make_dense(matrix, kind, work)
             made = json.loads((folder / "made.json").read_text())
             found = _search_elsewhere("dense", folder)
-            made_of = f"{made['kind']} | {made['build_s']:.0f} | {made['effort'] or '–'} | {made['recall']:.3f}"
+            cost = f"{made['build_s']:.0f} | {made['cpu_s']:.0f} | {made['peak_mb']:,} | {made['disk_mb']:,}"
+            made_of = f"{made['kind']} | {cost} | {made['effort'] or '–'} | {made['recall']:.3f}"
             print(f"| {size:,} | {made_of} | {found['recall']:.3f} | {_row(found)} |", flush=True)
 
 
@@ -200,14 +206,20 @@ def _make_dense(matrix: np.ndarray, kind: Any, work: Path) -> Path:
         return folder
     folder.mkdir(exist_ok=True)
     questions = np.load(work / "questions.npy")
+    began = time.process_time()
     vectors, seconds = _timed(lambda: Vectors(matrix).indexed(AnnConfig(kind=kind), np.load(work / "sentences.npy")))
+    cpu, peak = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     vectors.save(folder / "vectors.npy")
+    disk = sum(path.stat().st_size for path in folder.glob("vectors*"))
     np.save(folder / "questions.npy", questions)
     np.save(folder / "exact.npy", faiss.knn(questions, matrix, 10, faiss.METRIC_INNER_PRODUCT)[1])
     stats = vectors.ann.stats if vectors.ann else None
     made = {
         "kind": stats.kind if stats else "flat",
         "build_s": seconds,
+        "cpu_s": cpu,
+        "peak_mb": peak // 1024,
+        "disk_mb": disk // 10**6,
         "effort": stats.effort if stats else 0,
         "recall": stats.recall_at_10 if stats else 1.0,
     }
@@ -226,8 +238,8 @@ def _search_dense(folder: Path) -> dict[str, float]:
 
 
 def _report_bm25(sizes: Sequence[int], work: Path) -> None:
-    print("\n| BM25 | build s | p50 ms | p99 ms | CPU p99 | threads/s | own MB | shared |")
-    print(f"|---:|{'---:|' * 7}", flush=True)
+    print("\n| BM25 | build s | p50 ms | p99 ms | CPU p50 | CPU p99 | threads/s | own MB | shared |")
+    print(f"|---:|{'---:|' * 8}", flush=True)
     for size in sizes:
         folder = _make_bm25(size, work)
         made, found = json.loads((folder / "made.json").read_text()), _search_elsewhere("bm25", folder)
@@ -281,14 +293,15 @@ def _measure(search: Callable[[int], object]) -> dict[str, float]:
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     own, shared = (int(status[name].split()[0]) / 1024 for name in ("RssAnon", "RssFile"))
     p50, p99 = np.percentile(taken, [50, 99]) * 1000
-    cpu_p99 = np.percentile(worked, 99) * 1000
-    return {"p50": p50, "p99": p99, "cpu_p99": cpu_p99, "per_s": RUNS / together, "own_mb": own, "shared_mb": shared}
+    cpu_p50, cpu_p99 = np.percentile(worked, [50, 99]) * 1000
+    times = {"p50": p50, "p99": p99, "cpu_p50": cpu_p50, "cpu_p99": cpu_p99, "per_s": RUNS / together}
+    return {**times, "own_mb": own, "shared_mb": shared}
 
 
 def _row(found: dict[str, float]) -> str:
     """Of a table, what `_measure` gives."""
-    times = f"{found['p50']:.2f} | {found['p99']:.2f} | {found['cpu_p99']:.2f} | {found['per_s']:,.0f}"
-    return f"{times} | {found['own_mb']:.0f} | {found['shared_mb']:.0f}"
+    times = " | ".join(f"{found[name]:.2f}" for name in ("p50", "p99", "cpu_p50", "cpu_p99"))
+    return f"{times} | {found['per_s']:,.0f} | {found['own_mb']:.0f} | {found['shared_mb']:.0f}"
 
 
 # The event loop
