@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 from trailforge.filters.base import count_faults
 from trailforge.protocols import REACT
@@ -258,19 +259,15 @@ class _Seen:
     """The words and numbers of what an agent has seen."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self._words: set[str] = set()
-        self._numbers: set[str] = set()
-        self._initials: set[str] = set()
-        for text in texts:
-            tokens = _TOKEN.findall(text)
-            for token in tokens:
-                for part in (token, *re.split(r"[-&'’]", token)):
-                    (self._numbers if part[:1].isdigit() else self._words).add(_folded(part))
-                    self._numbers.update(map(_bare_number, re.findall(r"\d+(?:[.,]\d+)*", part)))
-            capitals = [token[0] if token[0].isupper() else " " for token in tokens]
-            self._initials.update("".join(capitals).split())
-        self._acronyms = {token for text in texts for token in _TOKEN.findall(text) if token.isupper()}
-        self._stems = {stem for word in self._words for stem in country_stems(word)}
+        read = [_read_text(text) for text in texts]
+        self._words = frozenset[str]().union(*(each.words for each in read))
+        self._numbers = frozenset[str]().union(*(each.numbers for each in read))
+        self._initials = frozenset[str]().union(*(each.initials for each in read))
+        self._acronyms = frozenset[str]().union(*(each.acronyms for each in read))
+
+    @cached_property
+    def _stems(self) -> set[str]:
+        return {stem for word in self._words for stem in country_stems(word)}
 
     def has_word(self, word: str) -> bool:
         """In any case and with or without accents; of a country, those who live there."""
@@ -320,11 +317,39 @@ class _Seen:
         return word.endswith("s") and any(len(n) == len(bare) and n[:-1] == bare[:-1] for n in self._numbers)
 
 
+class _TextRead(NamedTuple):
+    """What stands in one text."""
+
+    words: frozenset[str]
+    numbers: frozenset[str]
+    initials: frozenset[str]
+    """Of words that begin with a capital and stand in a row, one string each."""
+    acronyms: frozenset[str]
+
+
+@lru_cache(maxsize=256)
+def _read_text(text: str) -> _TextRead:
+    """Kept, as the rows of one question have seen the same passages."""
+    tokens = _TOKEN.findall(text)
+    words, numbers = set[str](), set[str]()
+    for token in set(tokens):
+        for part in (token, *re.split(r"[-&'’]", token)):
+            (numbers if part[:1].isdigit() else words).add(_folded(part))
+            numbers.update(map(_bare_number, re.findall(r"\d+(?:[.,]\d+)*", part)))
+    capitals = "".join(token[0] if token[0].isupper() else " " for token in tokens)
+    acronyms = frozenset(token for token in tokens if token.isupper())
+    return _TextRead(frozenset(words), frozenset(numbers), frozenset(capitals.split()), acronyms)
+
+
 def _folded(word: str) -> str:
     """Without case, accents and full stops."""
-    plain = unicodedata.normalize("NFKD", word).casefold().replace("’", "'").replace(".", "")
-    plain = "".join(mark for mark in plain if not unicodedata.combining(mark))
-    return re.sub(r"'s?$", "", plain)
+    if word.isascii():
+        plain = word.casefold()
+    else:
+        plain = unicodedata.normalize("NFKD", word).casefold().replace("’", "'")
+        plain = "".join(mark for mark in plain if not unicodedata.combining(mark))
+    plain = plain.replace(".", "")
+    return re.sub(r"'s?$", "", plain) if "'" in plain else plain
 
 
 def _bare_number(word: str) -> str:
