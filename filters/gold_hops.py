@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import combinations
 
 from trailforge.mcts import dependency_graph, gold_plan, join_marks, normalized, references, resolve, subject_words
@@ -110,22 +111,31 @@ def misplaced_hops(steps: Sequence[Step], question: Question) -> list[int]:
     golds = golds_of_hops(question)
     found = hops_found(accepted, question)
     places = [_places(hop, answers, accepted, found) for hop, answers in enumerate(golds)]
-    graph = dependency_graph(Plan(sub_questions=tuple(hop.question for hop in question.decomposition)))
-    if not nx.is_directed_acyclic_graph(graph):
+    earlier = _earlier_hops(tuple(hop.question for hop in question.decomposition))
+    if earlier is None:
         return []
     first: dict[int, int] = {}
     misplaced = []
     for hop in sorted(hop for hop, found in enumerate(places) if found):
-        before = [k - 1 for k in nx.ancestors(graph, hop + 1)]
-        least = max((first[k] for k in before if k in first and not _alike(golds[k], golds[hop])), default=-1)
+        least = max((first[k] for k in earlier[hop] if k in first and not _alike(golds[k], golds[hop])), default=-1)
         later = [place for place in places[hop] if place > least]
         if later:
             first[hop] = later[0]
         else:
             misplaced.append(hop)
-    free = [(a, b) for a, b in combinations(sorted(first), 2) if a + 1 not in nx.ancestors(graph, b + 1)]
+    free = [(a, b) for a, b in combinations(sorted(first), 2) if a not in earlier[b]]
     crossed = {hop for a, b in free if _are_crossed(a, b, first, accepted, question) for hop in (a, b)}
     return sorted({*misplaced, *crossed})
+
+
+@lru_cache(maxsize=64)
+def _earlier_hops(asked: tuple[str, ...]) -> list[frozenset[int]] | None:
+    """For each gold hop those that it depends on, all from 0; None where they depend on each other. Kept, as many rows
+    are made of one question."""
+    graph = dependency_graph(Plan(sub_questions=asked))
+    if not nx.is_directed_acyclic_graph(graph):
+        return None
+    return [frozenset(k - 1 for k in nx.ancestors(graph, hop)) for hop in range(1, len(asked) + 1)]
 
 
 def _places(hop: int, golds: Sequence[str], accepted: Sequence[Step], found: Sequence[Sequence[int]]) -> list[int]:

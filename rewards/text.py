@@ -7,6 +7,7 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 from trailforge.schemas import Passage
 
@@ -14,6 +15,7 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
+@lru_cache(maxsize=1024)  # the answers of one question are compared again and again
 def normalize_answer(text: str) -> str:
     """Normalise an answer: lower case; ASCII punctuation deleted; a, an, the deleted; white space collapsed (Rajpurkar
     et al., 2016).
