@@ -156,7 +156,9 @@ def draw_rewards(parts: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -
     episodes, and return the picture as PNG bytes.
     """
     lines = math.ceil(len(parts) / _COLUMNS)
-    figure = figure_of(9, 0.5 + 2.2 * lines)
+    height = 0.5 + 2.2 * lines
+    figure = figure_of(9, height, fits=False)
+    figure.subplots_adjust(left=0.05, right=0.99, bottom=0.3 / height, top=1 - 0.6 / height, wspace=0.18, hspace=0.32)
     each = figure.subplots(lines, _COLUMNS, squeeze=False).ravel()
     for axes in each[len(parts) :]:
         axes.set_axis_off()
@@ -164,7 +166,11 @@ def draw_rewards(parts: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -
         values = np.array([*selected, *rejected])
         low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
         edges = np.linspace(min(low, 0.0), max(high, 1.0), _BINS + 1)
-        axes.hist([selected, rejected], bins=edges.tolist(), stacked=True, color=[GOOD, BAD])
+        good, bad = (np.histogram(of, bins=edges)[0] for of in (selected, rejected))
+        axes.stairs(good, edges, fill=True, color=GOOD)
+        axes.stairs(good + bad, edges, baseline=good, fill=True, color=BAD)
+        axes.set_ylim(0, 1.05 * max(int((good + bad).max()), 1))
+        axes.locator_params(nbins=5)
         mean = f", mean {float(np.mean(selected)):.2f}" if selected else ""
         axes.set_title(f"{name}: {len(selected):,} selected{mean}", fontsize=9, loc="left")
         axes.tick_params(labelsize=8, length=0)

@@ -70,13 +70,13 @@ def remove_frame(axes: Axes) -> None:
     axes.tick_params(length=0)
 
 
-def figure_of(width: float, height: float) -> Figure:
+def figure_of(width: float, height: float, *, fits: bool = True) -> Figure:
     """Return a figure of this size in inches, made without pyplot, which keeps figures and settings for the whole
-    process.
+    process. `fits`: room is made for what stands beside the plots, which takes as long as to draw them.
     """
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), dpi=_DOTS_PER_INCH, layout="constrained")
+    return Figure(figsize=(width, height), dpi=_DOTS_PER_INCH, layout="constrained" if fits else None)
 
 
 def png_of(figure: Figure) -> bytes:
