@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.inference.support import chat, check_families, completion, reply_to
+from tests.support.ledger_writers import acknowledged, begin
 from trailforge.inference.ledgers import sqlite
 from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.schemas import InvalidInput, OutputError
@@ -62,17 +63,6 @@ def writer(
     finally:
         process.kill()
         process.communicate()
-
-
-def begin(process: subprocess.Popen[str]) -> None:
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-
-
-def acknowledged(lines: list[str]) -> dict[str, str]:
-    """Key -> kept text of every whole line."""
-    return dict(line.split() for line in lines if line.endswith("\n") and not line.startswith("error"))
 
 
 def is_sound(path: Path) -> bool:
@@ -196,7 +186,7 @@ def test_a_process_that_is_killed_has_lost_nothing_that_it_was_told_is_kept(path
     rng = random.Random(1)
     promised: dict[str, str] = {}
     for attempt in range(5):
-        with writer(path, f"killed-{attempt}", own=20_000, shared=0, size=rng.choice((8, 4000))) as process:
+        with writer(path, f"killed-{attempt}", own=3_000, shared=0, size=rng.choice((8, 4000))) as process:
             assert process.stdout is not None
             begin(process)
             lines = [process.stdout.readline() for _ in range(rng.randint(1, 300))]

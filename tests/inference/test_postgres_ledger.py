@@ -19,6 +19,7 @@ import zstandard
 
 from tests.inference.support import chat, check_families, completion, reply_to
 from tests.support import postgres
+from tests.support.ledger_writers import acknowledged, begin
 from trailforge.inference import Usage
 from trailforge.inference.ledgers import PASSWORD_VARIABLE
 from trailforge.inference.ledgers.postgres import PostgresLedger
@@ -62,17 +63,6 @@ def writer(server: postgres.Server, name: str, *, own: int = 0, shared: int = 0)
     finally:
         process.kill()
         process.communicate()
-
-
-def begin(process: subprocess.Popen[str]) -> None:
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-
-
-def acknowledged(lines: list[str]) -> dict[str, str]:
-    """Key -> kept text of every whole line."""
-    return dict(line.split() for line in lines if line.endswith("\n") and not line.startswith("error"))
 
 
 async def kept(server: postgres.Server, keys: list[str]) -> dict[str, str]:
@@ -153,7 +143,7 @@ def test_a_worker_that_is_killed_has_lost_nothing_that_it_was_told_is_kept(serve
     rng = random.Random(1)
     promised: dict[str, str] = {}
     for attempt in range(4):
-        with writer(server, f"killed-{attempt}", own=20_000) as process:
+        with writer(server, f"killed-{attempt}", own=3_000) as process:
             assert process.stdout is not None
             begin(process)
             lines = [process.stdout.readline() for _ in range(rng.randint(1, 300))]
