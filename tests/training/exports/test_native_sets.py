@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 from dataclasses import replace
@@ -15,7 +16,7 @@ from tests.training.exports.commands import command_in, verl_settings
 from tests.training.test_native import tokenizer_of
 from tests.training.tiny import rl_rows, training_set
 from tests.training.views.test_build import ALL, build
-from tests.training.views.test_writings import agents as agents  # a fixture
+from tests.training.views.test_writings import agents_run
 from trailforge.protocols.browse import BROWSE
 from trailforge.protocols.browse.native import TOOLS, TOOLS_JSON
 from trailforge.schemas import InvalidInput, RlRow, SftRow, count_tokens
@@ -25,10 +26,12 @@ from trailforge.training.exports import VerlFiles, VerlOptions, export
 from trailforge.training.native.tokens import native_tokens
 
 
-@pytest.fixture
-async def native_set(agents: Path, tmp_path: Path) -> Path:
-    build([agents], tmp_path / "set", ALL)
-    return tmp_path / "set"
+@pytest.fixture(scope="module")
+def native_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of four episodes. To be read only."""
+    folder = tmp_path_factory.mktemp("native")
+    build([asyncio.run(agents_run(folder / "run", 4))], folder / "set", ALL)
+    return folder / "set"
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -41,7 +44,7 @@ def rows_of(folder: Path) -> list[SftRow]:
     return list(open_set(folder).rows("sft", "train", SftRow))
 
 
-async def test_openai_and_trl_get_calls_with_their_tools(native_set: Path, tmp_path: Path) -> None:
+def test_openai_and_trl_get_calls_with_their_tools(native_set: Path, tmp_path: Path) -> None:
     export(native_set, "openai", tmp_path / "openai")
     export(native_set, "trl", tmp_path / "trl")
     for row, plain, made in zip(rows_of(native_set), lines(tmp_path / "openai"), lines(tmp_path / "trl"), strict=True):
@@ -54,7 +57,7 @@ async def test_openai_and_trl_get_calls_with_their_tools(native_set: Path, tmp_p
         assert answered and answered <= called  # the last turn of a window calls, too
 
 
-async def test_with_a_model_trl_gets_the_tokens_that_train_sft_trains(native_set: Path, tmp_path: Path) -> None:
+def test_with_a_model_trl_gets_the_tokens_that_train_sft_trains(native_set: Path, tmp_path: Path) -> None:
     tokenizer = tokenizer_of("qwen3")
     tokenizer.save_pretrained(tmp_path / "model")
     export(native_set, "trl", tmp_path / "trl", base_model=str(tmp_path / "model"))
@@ -67,7 +70,7 @@ async def test_with_a_model_trl_gets_the_tokens_that_train_sft_trains(native_set
     assert "chat_template_path" in (tmp_path / "trl" / "README.md").read_text()
 
 
-async def test_sharegpt_gets_conversations_of_which_every_turn_is_trained(native_set: Path, tmp_path: Path) -> None:
+def test_sharegpt_gets_conversations_of_which_every_turn_is_trained(native_set: Path, tmp_path: Path) -> None:
     export(native_set, "sharegpt", tmp_path / "out")
     made = lines(tmp_path / "out")
     whole = [row for row in rows_of(native_set) if row.segment_index == 0]
@@ -82,7 +85,7 @@ async def test_sharegpt_gets_conversations_of_which_every_turn_is_trained(native
     assert info["tags"]["function_tag"] == "function_call" and info["columns"]["tools"] == "tools"
 
 
-async def test_verl_gets_the_tokens_that_train_sft_trains(native_set: Path, tmp_path: Path) -> None:
+def test_verl_gets_the_tokens_that_train_sft_trains(native_set: Path, tmp_path: Path) -> None:
     """By our data set, as verl makes it by the names that the README's command gives."""
     tokenizer = native_tokenizer(THINKING)
     tokenizer.save_pretrained(tmp_path / "model")
@@ -118,7 +121,7 @@ def sft_words(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("to", ["openrlhf", "slime"])
-async def test_who_takes_no_calls_is_refused(native_set: Path, tmp_path: Path, to: str) -> None:
+def test_who_takes_no_calls_is_refused(native_set: Path, tmp_path: Path, to: str) -> None:
     with pytest.raises(InvalidInput, match="writings tags"):
         export(native_set, to, tmp_path / "out")
     assert not (tmp_path / "out").exists()

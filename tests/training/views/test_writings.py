@@ -19,18 +19,23 @@ from trailforge.training.sets.files import TrainingSet
 EPISODES = 40
 
 
-@pytest.fixture
-async def agents(tmp_path: Path) -> Path:
-    """A run of forty episodes with native calls, in several windows each."""
+async def agents_run(folder: Path, episodes: int) -> Path:
+    """A run of so many episodes with native calls, in several windows each."""
     _, windows = await rows_of("native", "newest:2", stops=4)
     rows = [
         replace(each, uid=f"e{n}-{number}", trajectory_uid=f"e{n}", question_id=f"q{n}", question=f"{n}: Where?")
-        for n in range(EPISODES)
+        for n in range(episodes)
         for number, each in enumerate(windows)
     ]
-    asked = [Question(id=f"q{n}", question=f"{n}: Where?", answer="Oslo", dataset="d") for n in range(EPISODES)]
+    asked = [Question(id=f"q{n}", question=f"{n}: Where?", answer="Oslo", dataset="d") for n in range(episodes)]
     tables = {"inputs": (Question, asked), "agent_trajectories": (AgentTrajectory, []), "sft": (SftRow, rows)}
-    return made.write_run(tmp_path / "run", "agent_trajectories", tables)
+    return made.write_run(folder, "agent_trajectories", tables)
+
+
+@pytest.fixture
+async def agents(tmp_path: Path) -> Path:
+    """A run of forty episodes."""
+    return await agents_run(tmp_path / "run", EPISODES)
 
 
 def sft(built: TrainingSet) -> list[SftRow]:
