@@ -21,7 +21,7 @@ EPISODES = 40
 
 async def agents_run(folder: Path, episodes: int) -> Path:
     """A run of so many episodes with native calls, in several windows each."""
-    _, windows = await rows_of("native", "newest:2", stops=4)
+    _, windows = await rows_of("native", "newest:2", stops=2)
     rows = [
         replace(each, uid=f"e{n}-{number}", trajectory_uid=f"e{n}", question_id=f"q{n}", question=f"{n}: Where?")
         for n in range(episodes)
