@@ -105,8 +105,6 @@ def misplaced_hops(steps: Sequence[Step], question: Question) -> list[int]:
     That is before the answers of the earlier hops that the hop refers to (as `#k`); or, for two hops that do not depend
     on each other, each by the sub-question of the other.
     """
-    import networkx as nx  # as in `dependency_graph`
-
     accepted = [step for step in steps if not step.is_mistake]
     golds = golds_of_hops(question)
     found = hops_found(accepted, question)
@@ -131,7 +129,10 @@ def misplaced_hops(steps: Sequence[Step], question: Question) -> list[int]:
 @lru_cache(maxsize=64)
 def _earlier_hops(asked: tuple[str, ...]) -> list[frozenset[int]] | None:
     """For each gold hop those that it depends on, all from 0; None where they depend on each other. Kept, as many rows
-    are made of one question."""
+    are made of one question.
+    """
+    import networkx as nx  # as in `dependency_graph`
+
     graph = dependency_graph(Plan(sub_questions=asked))
     if not nx.is_directed_acyclic_graph(graph):
         return None
