@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from trailforge.filters.base import mentions_any
 from trailforge.filters.ways.way import AskedSearch, Way
@@ -38,6 +39,7 @@ def redundant_steps(row: KgTrajectory) -> list[tuple[KgStep, str]]:
     return redundant
 
 
+@lru_cache(maxsize=32)  # several rules read the same episode one after the other
 def first_used(row: KgTrajectory) -> list[frozenset[tuple[str, str]]]:
     """Return for each search the useful things that it is the first to show.
 
@@ -67,6 +69,7 @@ def first_used(row: KgTrajectory) -> list[frozenset[tuple[str, str]]]:
     return found
 
 
+@lru_cache(maxsize=32)
 def way_of(row: KgTrajectory) -> Way:
     """Return the episode in the form `Way`, in which rules for all data sets read it. A turn that cannot be read has no
     thought.
