@@ -193,11 +193,14 @@ def _stem(word: str) -> str:
 
 
 def names_two_sides(row: BundleQuestion) -> bool:
-    """Tell whether the question is a comparison that names its answer as one of two, or in a list to choose from."""
-    asked, answer = f" {normalize_answer(row.question)} ", normalize_answer(row.answer)
-    if row.type != "factual" or not answer:
+    """Tell whether the question is a comparison that names its answer, under any of its names, as one of two, or in a
+    list to choose from.
+    """
+    asked = f" {normalize_answer(row.question)} "
+    names = [name for name in map(normalize_answer, (row.answer, *row.aliases)) if name]
+    if row.type != "factual":
         return False
-    return f" {answer} or " in asked or f" or {answer} " in asked or _is_listed(row.question, answer)
+    return any(f" {name} or " in asked or f" or {name} " in asked or _is_listed(row.question, name) for name in names)
 
 
 def _is_listed(question: str, answer: str) -> bool:

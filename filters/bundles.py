@@ -166,9 +166,10 @@ def calculated(row: BundleQuestion) -> Verdict:
     """Reject a question whose answer is a number that no quote says: a sum, a difference, a count.
 
     Score: how many such numbers the answer has. Nobody asks by how much what one document says exceeds what another
-    says; a number in other words (`five`, `$4.3 billion`) is said.
+    says; a number in other words (`five`, `$4.3 billion`) is said. What the question itself says ("the 8th or the 10th
+    district", "the one without") is not worked out.
     """
-    said = _numbers_of(" ".join(hop.evidence for hop in row.hops))
+    said = _numbers_of(" ".join((row.question, *(hop.evidence for hop in row.hops))))
     numbers = _NUMBER.findall(spell_in_figures(fold(_YEAR_OF_DATE.sub(r"\1", row.answer))))
     unsaid = [each for each in numbers if not _numbers_of(each) <= said] if row.type == "factual" else []
     return count_faults("calculated", unsaid, lambda number: f"no quote says {number}")

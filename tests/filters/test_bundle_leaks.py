@@ -20,6 +20,8 @@ def test_an_answer_that_the_question_or_the_plan_tells_is_leaked() -> None:
     assert answer_given_away(choice("A", "B", "C")).keep
     sides = question(question="Which has fewer parameters, FUSION or the snnTrans-DHZ?", answer="snnTrans-DHZ")
     assert answer_given_away(sides).keep and not answer_given_away(replace(sides, answer="parameters")).keep
+    other = replace(sides, answer="the DHZ network", aliases=("the snnTrans-DHZ",))
+    assert answer_given_away(other).keep and not answer_given_away(replace(other, aliases=("parameters",))).keep
 
 
 def test_a_number_of_something_else_than_is_asked_for_is_no_leak() -> None:

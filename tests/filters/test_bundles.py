@@ -368,6 +368,19 @@ def test_a_number_that_no_quote_says_is_calculated(answer: str, unsaid: float) -
 
 
 @pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Which district had more uninsured people, the 8th or the 10th?", "the 10th"),
+        ("Which laptop came with more storage, the one with a touch bar or the one without?", "the one without"),
+    ],
+)
+def test_a_number_that_the_question_says_is_not_calculated(question: str, answer: str) -> None:
+    row = quoted("q", "24,000 uninsured people live there", "23,000 uninsured people live here", answer=answer)
+    assert calculated(replace(row, question=question)).keep
+    assert not calculated(replace(row, question="Which had more uninsured people?")).keep
+
+
+@pytest.mark.parametrize(
     ("text", "score"),
     [
         ("How many samples had the model with 37.1% on the test?", "37.1%"),
