@@ -47,6 +47,8 @@ _JOIN_RECALL = 0.99
 """Share of near rows for which that number is set. Where the most lists give less, all rows are compared."""
 _JOIN_SAMPLE = 1_000
 """Rows over which that share is measured."""
+_JOIN_AT_ONCE = 50
+"""Rows of these that are compared with all at once: of millions, each row of cosines takes megabytes."""
 _LEAST_TO_LIST = 1_000
 """Rows. Fewer are all compared."""
 _JOIN_BLOCK = 16_384
@@ -192,13 +194,15 @@ class NearRows:
         if len(vectors) <= max(compared_up_to, _LEAST_TO_LIST):
             return exact
         sampled = sampled_rows(len(vectors), _JOIN_SAMPLE)
-        wanted = exact.find(sampled.tolist())[:, :2].astype(np.int64)
+        parts = [sampled[start : start + _JOIN_AT_ONCE].tolist() for start in range(0, len(sampled), _JOIN_AT_ONCE)]
+        wanted = np.concatenate([exact.find(part) for part in parts])[:, :2].astype(np.int64)
         if not len(wanted):
             return exact
         centres = _find_centres(vectors.matrix)
         count = centres.ntotal
         own = _nearest_lists(centres, vectors.matrix, 1)
-        hits = _nearest_lists(centres, vectors.matrix[wanted[:, 0]], count) == own[wanted[:, 1]]
+        most = min(count, _JOIN_EFFORTS[-1])
+        hits = _nearest_lists(centres, vectors.matrix[wanted[:, 0]], most) == own[wanted[:, 1]]
         for effort in (effort for effort in _JOIN_EFFORTS if effort < count // 2):
             recall = float(hits[:, :effort].any(axis=1).mean())
             if recall >= _JOIN_RECALL:
