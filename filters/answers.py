@@ -122,8 +122,8 @@ def _may_be_right(reply: str, golds: Sequence[str]) -> bool:
 
 
 def _is_phrase(text: str) -> bool:
-    words = text.split()
-    return len(words) > 1 and not _NAME_OR_FIGURE.search(" ".join(words)[1:])
+    first, *others = text.split() or [""]
+    return bool(others) and not _DIGIT.match(first) and not _NAME_OR_FIGURE.search(" ".join((first[1:], *others)))
 
 
 def is_same_list(reply: str, gold: str, question: str) -> bool:

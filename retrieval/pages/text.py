@@ -31,6 +31,8 @@ _TOKEN = re.compile(r"\S+")
 _HYPHEN = re.compile(r"(?<=\w)[-‐‑](?=\w)")
 _UNSPACED = "\u0e00"
 """The first letter of Thai: from there on most scripts have no spaces between words."""
+_UNSPACED_MARKS = "。！？｡"
+"""After these a sentence, and with it a word of a part, begins without a space, too."""
 _PLAIN = str.maketrans("‘’“”‐‑–—", "''\"\"----")
 """Quotes and hyphens as a keyboard has them."""
 
@@ -68,7 +70,7 @@ def part_starts(text: str, words: int) -> list[int]:
     """Return the position, in characters, where each part begins; the first is 0. A part has at most `words` words and
     ends with a sentence; a sentence that is longer by itself is cut between words.
     """
-    if len(text) < 2 * words or len(text.split()) <= words:
+    if len(text) < 2 * words or len(text.split()) + sum(map(text.count, _UNSPACED_MARKS)) <= words:
         return [0]  # the commonest page, and quickly told
     starts, room = list[int](), 0
     for first, last in sentence_spans(text):

@@ -175,6 +175,8 @@ async def test_a_judge_is_asked_about_near_misses_of_facts_and_never_about_what_
         ("A staff shortage", "Too few nurses.", "judge"),
         ("staff shortage", "Nurses of Bergen", "matching"),
         ("staff shortage", "12 nurses", "matching"),
+        ("staff shortage", "5 nurses", "matching"),
+        ("3 months", "too few nurses", "matching"),
         ("Mara Lind", "too few nurses", "matching"),
         ("nurses", "too few", "matching"),
         ("staff shortage", "not known", "matching"),

@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 
 from tests.support.growth import is_linear
 from trailforge.retrieval.pages.text import OpenedPage, folded, part_starts
+from trailforge.retrieval.sentences import split_sentences
 from trailforge.schemas import NoSuchPage
 
 MILL = "The mill was built in 1710. It burnt down twice. Zoë Dvořák rebuilt it — “with care”. She left in 1802."
-TEXTS = st.lists(st.sampled_from(["One.", "two", "Three four five!", "\n\n", "U.S.", "é", "  "]), max_size=30)
+TEXTS = st.lists(
+    st.sampled_from(["One.", "two", "Three four five!", "\n\n", "U.S.", "é", "橋。橋。", "  "]), max_size=30
+)
 
 
 def page(text: str, words: int = 1000) -> OpenedPage:
@@ -41,7 +44,14 @@ def test_parts_together_are_the_page(text: str, words: int) -> None:
     parts = [text[first:last] for first, last in zip(starts, [*starts[1:], len(text)], strict=True)]
     assert "".join(parts) == text
     assert all(len(part.split()) <= words for part in parts)
-    assert (len(parts) == 1) == (len(text.split()) <= words)
+    assert (len(parts) == 1) == (sum(len(each.split()) for each in split_sentences(text)) <= words)
+
+
+def test_a_page_without_spaces_has_parts_of_whole_sentences() -> None:
+    text = "".join(f"第{number}座桥很长。" for number in range(25))
+    starts = part_starts(text, 10)
+    assert [text[first:].partition("座")[0] for first in starts] == ["第0", "第10", "第20"]
+    assert part_starts(text, 25) == [0]
 
 
 @pytest.mark.parametrize("words", ["zoe dvorak", "ZOË DVOŘÁK", 'it - "with', "Zoe\n Dvořák"])
