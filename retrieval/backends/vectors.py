@@ -237,7 +237,8 @@ def best_rows(scores: np.ndarray, k: int) -> list[tuple[int, float]]:
 async def embed(name: str, texts: Sequence[str], tools: Workbench) -> Vectors:
     """Embed texts as passages and return their vectors. It works in shards, which the build stores under `name`, so
     that a killed build does not embed them again."""
-    matrix = np.empty((len(texts), tools.vectors.dimension), np.float32)
+    dimension = len(await tools.vectors.query("dimension"))  # off the event loop: a server may take its time
+    matrix = np.empty((len(texts), dimension), np.float32)
     await tools.map(name, tools.vectors.documents, texts, tools.vectors.per_shard, into=matrix)
     return Vectors(matrix)
 

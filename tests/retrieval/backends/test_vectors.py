@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from tests.retrieval.backends.words import bench
+from tests.retrieval.backends.words import WordEncoder, bench
 from tests.retrieval.support import run
 from trailforge.retrieval.backends import load_backend
 from trailforge.retrieval.backends.facts import NearRows
-from trailforge.retrieval.backends.vectors import Ann, AnnConfig, EmbeddedTexts, Vectors, embed_passages
+from trailforge.retrieval.backends.vectors import Ann, AnnConfig, EmbeddedTexts, Vectors, embed, embed_passages
 from trailforge.schemas import Document, RetrievalError
 
 ROWS, DIMENSION = 6_000, 64
@@ -61,6 +61,26 @@ def test_passages_are_embedded_title_and_text_shard_by_shard() -> None:
     known = run(embed_passages("some", documents[:5], tools))
     matrix = run(embed_passages("all", documents, tools, known)).matrix
     assert matrix.dtype == np.float32 and np.array_equal(matrix, run(tools.vectors.documents(list(texts))))
+
+
+def test_how_long_vectors_are_is_asked_off_the_event_loop() -> None:
+    """`Encoder.dimension` waits for a server where it stands, and everybody else with it."""
+
+    class Served(WordEncoder):
+        @property
+        def dimension(self) -> int:
+            """It runs in no thread of the encoder."""
+            raise AssertionError
+
+        async def query(self, text: str) -> np.ndarray:
+            return await WordEncoder().query(text)
+
+        async def documents(self, texts: Sequence[str]) -> np.ndarray:
+            return await WordEncoder().documents(texts)
+
+    found = run(embed("some", ["a lake"], bench(encoder=Served())))
+    assert np.array_equal(found.matrix, run(WordEncoder().documents(["a lake"])))
+    assert run(embed("none", [], bench(encoder=Served()))).matrix.shape == (0, WordEncoder.dimension)
 
 
 def test_exact_search_agrees_with_numpy() -> None:
