@@ -163,11 +163,10 @@ def named_by_score(row: BundleQuestion, documents: Mapping[str, SourceDocument])
 
 
 def calculated(row: BundleQuestion) -> Verdict:
-    """Reject a question whose answer is a number that no quote says: a sum, a difference, a count.
+    """Reject a question whose answer is a number that neither a quote nor the question says: a sum, a count.
 
     Score: how many such numbers the answer has. Nobody asks by how much what one document says exceeds what another
-    says; a number in other words (`five`, `$4.3 billion`) is said. What the question itself says ("the 8th or the 10th
-    district", "the one without") is not worked out.
+    says; a number in other words (`five`, `$4.3 billion`) is said, and one of the question ("the 8th or the 10th").
     """
     said = _numbers_of(" ".join((row.question, *(hop.evidence for hop in row.hops))))
     numbers = _NUMBER.findall(spell_in_figures(fold(_YEAR_OF_DATE.sub(r"\1", row.answer))))
