@@ -45,7 +45,6 @@ _ORDERED = re.compile(
 )
 """In a question: the order of the answer says something."""
 _DIGIT = re.compile(r"\d")
-_NAME_OR_FIGURE = re.compile(r"[A-Z\d]")
 _WORD = re.compile(r"[^\W_]+")
 _ENDINGS = re.compile(r"(?:ings?|edly|ed|ly|es|s|e)$")
 _SHORTEST_STEM = 3
@@ -122,8 +121,8 @@ def _may_be_right(reply: str, golds: Sequence[str]) -> bool:
 
 
 def _is_phrase(text: str) -> bool:
-    first, *others = text.split() or [""]
-    return bool(others) and not _DIGIT.match(first) and not _NAME_OR_FIGURE.search(" ".join((first[1:], *others)))
+    words = " ".join(text.split())
+    return " " in words and not any(map(str.isdigit, words)) and not any(map(str.isupper, words[1:]))
 
 
 def is_same_list(reply: str, gold: str, question: str) -> bool:
