@@ -13,15 +13,21 @@ from trailforge.schemas import Passage
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
+_LONGEST_KEPT = 1_000
+"""Characters of a text whose normalised form is kept: an answer's, not a conversation's."""
 
 
-@lru_cache(maxsize=1024)  # the answers of one question are compared again and again
 def normalize_answer(text: str) -> str:
     """Normalise an answer: lower case; ASCII punctuation deleted; a, an, the deleted; white space collapsed (Rajpurkar
     et al., 2016).
 
     Before that, letters and their accents are composed (NFC): a text is the same however its characters are stored.
     """
+    return _normalize(text) if len(text) <= _LONGEST_KEPT else _normalize.__wrapped__(text)
+
+
+@lru_cache(maxsize=1024)  # the answers of one question are compared again and again
+def _normalize(text: str) -> str:
     plain = _compose(_compose(text).lower().translate(_PUNCTUATION))
     return " ".join(_ARTICLES.sub(" ", plain).split())
 

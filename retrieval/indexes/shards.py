@@ -88,7 +88,7 @@ class KeptShards:
                 if into is None:
                     results[number] = result
                 else:
-                    into[start : start + per_shard] = result
+                    _fill(into[start : start + per_shard], result)
                 done += 1
                 if self._report is not None:
                     self._report(name, done, len(starts))
@@ -184,6 +184,12 @@ def _put(path: Path, write: Callable[[Any], object]) -> None:
         os.fsync(file.fileno())
     os.replace(unfinished, path)
     sync(path.parent)
+
+
+def _fill(part: np.ndarray, result: Any) -> None:
+    if np.shape(result) != part.shape:  # numpy would repeat a single row
+        raise ValueError(f"a shard's result has the shape {np.shape(result)}, where {part.shape} is expected")
+    part[:] = result
 
 
 def _read_progress(folder: Path) -> BuildFigures:
