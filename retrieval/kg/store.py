@@ -207,6 +207,11 @@ class KgStore:
         same = [name_words(text) == words for text in self._names.many(names)]
         return np.unique(self.owners(names[np.array(same, bool)]))
 
+    @reads
+    def has_word(self, word: str) -> bool:
+        """Tell whether a name of an entity, label or alias, has this word; case and accents are ignored."""
+        return any(self.names.vocabulary.find(each) is not None for each in name_words(word))
+
     def owners(self, names: np.ndarray) -> np.ndarray:
         """Return the rows of the entities whose names these are; names are given by their rows. Shape as given."""
         return places(self._names_of, names, "right") - 1

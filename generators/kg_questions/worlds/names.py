@@ -11,12 +11,14 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
+from importlib.resources import files
 
 from trailforge.generators.kg_questions.paths.config import KgPathConfig
 from trailforge.generators.kg_questions.paths.graph import Graph, KindReader, relations_named
 from trailforge.generators.kg_questions.wording import PERSON, PROMPTS, RELATIONS, UNKNOWN
 from trailforge.generators.kg_questions.worlds.config import NameStyle
+from trailforge.retrieval import COMMON_WORDS
 from trailforge.retrieval.kg import KgStore
 from trailforge.schemas import FactChain, KgFact, KgNode, KgTriple
 
@@ -26,6 +28,8 @@ _GIVEN = (
 ).split()
 _ONSETS = "b br c d dr f g gr h j k kr l m n p pr qu r s st t tr v w z th sk".split()
 _NUCLEI = "a e i o u a e i o ia eo au ei".split()
+_REAL_WORDS = COMMON_WORDS.union((files(__package__ or "") / "real_words.txt").read_text(encoding="utf-8").split())
+"""English words, and names of people and places that anyone knows, which such syllables spell."""
 _CODAS = ["", "", "n", "r", "l", "s", "m", "nd", "rk", "lt", "th", "ck"]
 _ADJECTIVES = (
     "Silent Amber Hollow Crimson Borrowed Patient Northern Broken Gilded Wandering Hidden Frozen Burning Last Seventh "
@@ -113,7 +117,7 @@ class WorldNames:
             label = self._store.label_of(row)
             if self._style == "invented" and _is_name(label, self._kinds.kind(row)):
                 kind = self.family(row)
-                label = self._free_name(f"name {self._store.id_of(row)}", lambda draw, _: invented_name(kind, draw))
+                label = self._free_name(f"name {self._store.id_of(row)}", lambda draw, _: self.invented(kind, draw))
             self._taken.add(label.casefold())
             self._labels[row] = label
         return self._labels[row]
@@ -170,7 +174,8 @@ class WorldNames:
         label, kind = self.label(row), self.family(row)
 
         def draw_one(draw: random.Random, tries: int) -> str:
-            return _mistakable(label, kind, draw) if tries < _PLAIN_TRIES else f"{label} {_word(draw)}"
+            word = partial(self._new_word, draw)
+            return _mistakable(label, kind, word, draw) if tries < _PLAIN_TRIES else f"{label} {word()}"
 
         return self._free_name(f"like {self._store.id_of(row)}", draw_one)
 
@@ -179,8 +184,18 @@ class WorldNames:
         caller's, gives the same entity.
         """
         kind = self.family(self._store.row(like.id))
-        name = self._free_name(f"made up {purpose}", lambda draw, _: invented_name(kind, draw))
+        name = self._free_name(f"made up {purpose}", lambda draw, _: self.invented(kind, draw))
         return KgNode(id=f"{purpose}~", label=name, aliases=(), kind=like.kind, role=like.role, matches=1)
+
+    def invented(self, kind: str, draw: random.Random) -> str:
+        """Return an invented name for something of this kind, such as a person or a city, drawn by `draw`. Its word is
+        no word of the graph's names, nor one that means something elsewhere, as far as that is known.
+        """
+        return _named(kind, self._new_word(draw), draw)
+
+    def _new_word(self, draw: random.Random) -> str:
+        words = (_word(draw) for _ in itertools.count())
+        return next(word for word in words if word.casefold() not in _REAL_WORDS and not self._store.has_word(word))
 
     def _free_name(self, purpose: str, draw_one: Callable[[random.Random, int], str]) -> str:
         """A drawn name that nothing else has; the same for the same purpose."""
@@ -208,9 +223,9 @@ def _is_name(label: str, kind: str) -> bool:
     return last in _WRITTEN_SMALL if is_noun else bool(last) and last not in _NO_NAMES
 
 
-def invented_name(kind: str, draw: random.Random) -> str:
-    """Return an invented name for something of this kind, such as a person or a city, drawn by `draw`."""
-    word, last = _word(draw), kind.split()[-1] if kind else ""
+def _named(kind: str, word: str, draw: random.Random) -> str:
+    """A name with this word for something of this kind."""
+    last = kind.split()[-1] if kind else ""
     if kind == PERSON:
         return f"{draw.choice(_GIVEN)} {word}"
     if last in _WORKS:
@@ -234,13 +249,13 @@ def _word(draw: random.Random) -> str:
     return ("".join(syllables) + draw.choice(_CODAS)).capitalize()
 
 
-def _mistakable(label: str, kind: str, draw: random.Random) -> str:
+def _mistakable(label: str, kind: str, word: Callable[[], str], draw: random.Random) -> str:
     words, last = label.split(), kind.split()[-1] if kind else ""
     if kind == PERSON and 2 <= len(words) <= 3 and all(word[:1].isupper() for word in words):
         middle = f"{' '.join(words[:-1])} {draw.choice(_GIVEN)} {words[-1]}"
         return draw.choice((middle, middle, middle, f"{label} the Younger", f"{label} the Elder"))
     if kind == PERSON:
-        return f"{label} and {_word(draw)}" if " of " in label else f"{label} of {_word(draw)}"
+        return f"{label} and {word()}" if " of " in label else f"{label} of {word()}"
     if last in _WORKS:
         ways = ("Revisited", "Again", "Remembered", "Continued")
         return draw.choice([f"Return to {label}", *(f"{label} {way}" for way in ways if way not in words)])
@@ -249,4 +264,4 @@ def _mistakable(label: str, kind: str, draw: random.Random) -> str:
     if not label.lower().startswith(("the ", "new ", "old ", "upper ", "little ")):
         ways = ("Upper", "Little", "New", "Old") if last in _PLAIN_PLACES else ("New", "Old", "Second", "Other")
         return f"{draw.choice(ways)} {label}"
-    return f"{label} {_word(draw)}"
+    return f"{label} {word()}"

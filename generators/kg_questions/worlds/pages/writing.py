@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from trailforge.generators.kg_questions.wording import PERSON, article_of, capital, mention_of
 from trailforge.generators.kg_questions.worlds.documents import FactKey
-from trailforge.generators.kg_questions.worlds.names import WorldNames, invented_name
+from trailforge.generators.kg_questions.worlds.names import WorldNames
 from trailforge.generators.kg_questions.worlds.statements import statements_of
 from trailforge.inference import Prompts
 from trailforge.schemas import Document, KgFact, KgNode
@@ -84,9 +84,8 @@ class PageWriter:
                 parts = (self._told(part, calls, draw) for part in (begin, ends[begin].pop()))
                 yield f"{capital(', '.join(parts))}."
 
-    @staticmethod
-    def _told(part: str, calls: Sequence[str], draw: random.Random) -> str:
-        person, town = invented_name(PERSON, draw), invented_name("town", draw)
+    def _told(self, part: str, calls: Sequence[str], draw: random.Random) -> str:
+        person, town = self._names.invented(PERSON, draw), self._names.invented("town", draw)
         return part.format(e=draw.choice(calls), p=person, t=town, n=draw.randint(3, 99), m=draw.choice(_MONTHS))
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from string import ascii_lowercase
 from typing import get_args
 
 import pytest
@@ -123,6 +125,24 @@ def test_invented_names_are_nobodys(kg: Path, apart: WorldFolder) -> None:
         assert not [name for name in capitals if mentions(question.question, name)]
 
 
+@pytest.mark.parametrize("kind", ["person", "town"])
+def test_a_word_that_is_real_is_drawn_again(store: KgStore, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be it of a longer name of the graph, or known to everybody."""
+    parts = (word for row in range(len(store)) for word in store.label_of(row).split()[:-1] if word.isalpha())
+    part = next(word for word in parts if not len(store.namesakes(word)))
+    drawn = iter([part.upper(), "Stalin", "Prize", "Velmarauth"])
+    monkeypatch.setattr(names, "_word", lambda _: next(drawn))
+    made = WorldNames(store, "invented", 5).invented(kind, random.Random(1))
+    assert made.split()[-1] == "Velmarauth"
+
+
+def test_the_same_seed_draws_the_same_new_words(store: KgStore) -> None:
+    world = WorldNames(store, "invented", 5)
+    words = [world.invented("town", random.Random(seed)) for seed in range(3000)]
+    assert not [word for word in words if store.has_word(word) or word in ("Brazil", "Peter", "Latin")]
+    assert words == [WorldNames(store, "invented", 5).invented("town", random.Random(seed)) for seed in range(3000)]
+
+
 def test_names_without_a_capital_are_invented_and_common_nouns_stay(kg: Path) -> None:
     store = KgStore.open(kg)
     rows = {store.label_of(row): row for row in range(len(store))}
@@ -146,8 +166,9 @@ def test_an_entity_has_one_invented_name_whatever_is_named_before(kg: Path) -> N
 
 @pytest.fixture(scope="module")
 def few_words(store: KgStore) -> list[str]:
-    """So few that most are soon taken: names of the graph, and as many others as letters."""
-    return [*(store.label_of(row) for row in range(40)), *(f"Tavo{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")]
+    """So few that most are soon taken: names of the graph, and some others."""
+    made = (f"{begin}{letter}" for begin in ("Tavo", "Zuqui") for letter in ascii_lowercase)
+    return [*(store.label_of(row) for row in range(40)), *made]
 
 
 @given(
