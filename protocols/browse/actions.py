@@ -114,13 +114,34 @@ class BrowseTurn:
     """The kinds of slip that were mended to read the turn, each once."""
 
 
-_CITATION = re.compile(r"\[([^\[\]\n]{1,300}), part (\d{1,6})\]")
+_BRACKETS = re.compile(r"\[([^\[\]\n]{1,300})\]")
+_AND = r"(?:\s*[,;]\s*(?:and\s+)?|\s+and\s+)"
+_SOURCE = re.compile(
+    rf"(?:([^\s,;]+)\s+|(.+?),\s*)"  # an id of several words has a comma after it: "Part 1" may be its end
+    rf"(part\s+\d{{1,6}}(?:{_AND}part\s+\d{{1,6}})*|parts\s+\d{{1,6}}(?:{_AND}\d{{1,6}}(?!,?\s+part))*)(?:{_AND}|$)"
+)
+"""A page and its parts, of the sources that stand between two brackets."""
 
 
 def citations_in(*texts: str) -> tuple[Citation, ...]:
-    """Return the citations `[page id, part 2]` in texts, each once."""
-    found = (Citation(page=page.strip(), part=int(part)) for text in texts for page, part in _CITATION.findall(text))
+    """Return the citations in texts, each once: `[page id, part 2]`, and lists such as `[one id, part 1, part 2]` and
+    `[one id part 1; other id part 2]`.
+    """
+    found = (each for text in texts for sources in _BRACKETS.findall(text) for each in _cited(sources))
     return tuple(dict.fromkeys(found))
+
+
+def _cited(sources: str) -> list[Citation]:
+    """The parts that these name; none where something else stands between them."""
+    found, at = list[Citation](), 0
+    while at < len(sources):
+        match = _SOURCE.match(sources, at)
+        if match is None:
+            return []
+        page = (match[1] or match[2]).strip()
+        found += [Citation(page=page, part=int(part)) for part in re.findall(r"\d+", match[3])]
+        at = match.end()
+    return found
 
 
 def call_name(call: Call) -> str:
