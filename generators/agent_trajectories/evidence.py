@@ -13,9 +13,12 @@ from trailforge.filters.guesses import count_remembering, find_admission, find_u
 from trailforge.filters.ways import AskedSearch, Way, names_relation
 from trailforge.mcts import references, resolve
 from trailforge.protocols import PROTOCOLS
-from trailforge.protocols.browse import cited_results
+from trailforge.protocols.browse import cited_results, names_told
 from trailforge.rewards import is_never_quoted, mentions, normalize_answer, states
-from trailforge.schemas import AgentSearch, AgentTrajectory, Message, Passage
+from trailforge.schemas import AgentSearch, AgentTrajectory, BrowseRecord, Message, Passage
+
+_NUMBER = re.compile(r"^\d+\. (?=\[)")
+"""The number of a result of a search, before its page."""
 
 
 def is_stated(texts: Sequence[str], names: Sequence[str]) -> bool:
@@ -162,11 +165,7 @@ def read_by(row: AgentTrajectory) -> list[Passage]:
     opens pages, the results that show what its answer cites.
     """
     if row.episode.browse is not None:
-        cited = cited_results(row.episode.browse)
-        return _each_once(
-            Passage(id="", title=call.titles[0] if call.tool == "open" else "", text=text, score=0.0)
-            for call, text in cited
-        )
+        return _each_once(_cited_passages(row.episode.browse))
     found = [passage for passages in _read_by_search(row) for passage in passages]
     if not found:
         found = [
@@ -175,6 +174,19 @@ def read_by(row: AgentTrajectory) -> list[Passage]:
             if text.strip()
         ]
     return _each_once(found)
+
+
+def _cited_passages(record: BrowseRecord) -> Iterator[Passage]:
+    """The results that show what the answer cites. What one search has shown the results of the next leave out."""
+    shown = set[str]()
+    for call, text in cited_results(record):
+        title = call.titles[0] if call.tool == "open" else ""
+        if call.tool == "search":
+            passages = dict.fromkeys(_NUMBER.sub("", line) for line in text.splitlines())
+            text = "\n".join(each for each in passages if each not in shown)
+            shown.update(passages)
+        if text:
+            yield Passage(id="", title=title, text=text, score=0.0)
 
 
 def _each_once(passages: Iterable[Passage]) -> list[Passage]:
@@ -215,27 +227,13 @@ def facts_to_read(row: AgentTrajectory) -> tuple[SoughtFact, ...]:
     hops = () if lacks_document(row) else row.gold_hops
     facts = unsettled_facts(episode.question, names, hops, read_by(row))
     whole = answering_facts(episode.question, names, ()) if hops and is_alone(row) else ()
-    called = [each for message in episode.messages for each in _names_told(text_given(message, row))]
+    called = [each for message in episode.messages for each in names_told(text_given(message, row))]
     return tuple(replace(fact, names=_with_told(fact.names, called)) for fact in (*facts, *whole))
 
 
 def is_alone(row: AgentTrajectory) -> bool:
     """Tell whether the episode is the only right one of several draws on its question."""
     return row.right_draws == 1 < row.draws
-
-
-_ALSO_KNOWN = re.compile(r",? \(?(?:also|better|formerly) (?:known|called) as ([^,.;()\n]{1,200})")
-_LONGEST_BEFORE = 200
-"""Characters in which a name stands before its other names."""
-
-
-def _names_told(text: str) -> Iterator[tuple[str, ...]]:
-    """The names of each thing of which a text says what else it is called: first what stands before that, which ends
-    with a name, then the others.
-    """
-    for said in _ALSO_KNOWN.finditer(text):
-        before = text[max(0, said.start() - _LONGEST_BEFORE) : said.start()]
-        yield (before, *filter(None, map(str.strip, said[1].split(" or "))))
 
 
 def _with_told(names: Sequence[str], called: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

@@ -180,7 +180,8 @@ def unused_pages(row: AgentTrajectory, *, most: float) -> Verdict:
     """
     figures = _record(row).figures
     share = figures.pages_unused / figures.pages_opened if figures.pages_opened else 0.0
-    detail = "" if share <= most else f"{figures.pages_unused} of {figures.pages_opened} opened pages are never named"
+    said = f"{figures.pages_unused} of {figures.pages_opened} opened pages are named by no later turn"
+    detail = "" if share <= most else said
     return Verdict(keep=share <= most, reason="unused_pages", score=round(share, 6), detail=detail)
 
 

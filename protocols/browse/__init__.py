@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from trailforge.protocols.browse.asking import asking_of as asking_of
     from trailforge.protocols.browse.context import read_rule as read_rule
     from trailforge.protocols.browse.figures import Gold as Gold
+    from trailforge.protocols.browse.figures import names_told as names_told
     from trailforge.protocols.browse.loop import BrowseConfig as BrowseConfig
     from trailforge.protocols.browse.loop import BrowseRun as BrowseRun
     from trailforge.protocols.browse.loop import run_browse_episode as run_browse_episode

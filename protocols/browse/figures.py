@@ -6,11 +6,17 @@ Code counts them from what was written; no model is asked.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from trailforge.protocols.browse.actions import Citation
 from trailforge.schemas import BrowseCall, BrowseFigures, NativeMessage
+
+_ALSO_KNOWN = re.compile(r",? \(?(?:also|better|formerly) (?:known|called) as ([^,.;()\n]{1,200})")
+_LONGEST_BEFORE = 200
+"""Characters in which a name stands before its other names."""
+_QUALIFIER = re.compile(r"\s*\([^()]*\)\s*$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +79,10 @@ def is_shown(citation: Citation, places: Collection[tuple[str, int]]) -> bool:
 
 
 def unused_pages(calls: Sequence[BrowseCall], messages: Sequence[NativeMessage]) -> list[str]:
-    """Return the opened pages that no later turn of the agent names by id or title, in the order of opening."""
+    """Return the opened pages that no later turn of the agent names, in the order of opening. A page is named by its
+    id, or as its subject is called: by its title, also without what stands in brackets, by another name that the agent
+    was told, or by what tells it from another page (`the Younger`).
+    """
     last: dict[str, tuple[int, str]] = {}
     for call in calls:
         if call.tool == "open":
@@ -85,13 +94,50 @@ def unused_pages(calls: Sequence[BrowseCall], messages: Sequence[NativeMessage])
         starts.append(sum(map(len, said[-1:])) + (starts[-1] if starts else 0))
         said.append(f" {_words(message)} " if message.role == "assistant" else "")
     whole = "".join(said)
+    told = [each for message in messages if message.role == "tool" for each in names_told(message.content)]
+    shown = {folded(title) for call in calls for title in call.titles}
+    ends = Counter(end for title in {title for _, title in last.values()} for end in _told_apart(title, shown))
     unused = []
     for page, (result, title) in last.items():
-        start = starts[result]
-        names = [folded(name) for name in (page, title) if name.strip()]
-        if not any(f" {name} " in whole[start:] for name in names if name):
+        apart = [end for end in _told_apart(title, shown) if ends[end] == 1]
+        names = {folded(page), folded(title), *apart, *_other_names(title, told), _unbracketed(title, shown)} - {""}
+        if not any(f" {name} " in whole[starts[result] :] for name in names):
             unused.append(page)
     return unused
+
+
+def names_told(text: str) -> Iterator[tuple[str, ...]]:
+    """Yield the names of each thing of which a text says what else it is called: first what stands before that, which
+    ends with a name, then the others.
+    """
+    for said in _ALSO_KNOWN.finditer(text):
+        before = text[max(0, said.start() - _LONGEST_BEFORE) : said.start()]
+        yield (before, *filter(None, map(str.strip, said[1].split(" or "))))
+
+
+def _other_names(title: str, told: Sequence[tuple[str, ...]]) -> set[str]:
+    """What else the subject of a page is called, where a line or a sentence begins with its title."""
+    return {
+        folded(name)
+        for before, *others in told
+        if title
+        and before.casefold().endswith(title.casefold())
+        and (not (rest := before[: -len(title)].rstrip(" ")) or rest[-1] in "\n].!?")
+        for name in others
+    }
+
+
+def _told_apart(title: str, shown: Collection[str]) -> list[str]:
+    """What follows another page's title in this one: `the Younger`."""
+    words = folded(title).split()
+    places = [at for at, word in enumerate(words) if word == "the" and at < len(words) - 1]
+    return [" ".join(words[at:]) for at in places if " ".join(words[:at]) in shown]
+
+
+def _unbracketed(title: str, shown: Collection[str]) -> str:
+    """The title without what stands in brackets at its end, if no other page has that title."""
+    bare = folded(_QUALIFIER.sub("", title))
+    return bare if bare not in shown else ""
 
 
 def _named(call: BrowseCall) -> list[tuple[str, str]]:

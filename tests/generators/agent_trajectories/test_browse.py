@@ -27,12 +27,13 @@ from trailforge.generators.agent_trajectories.filters import AgentFilterConfig, 
 from trailforge.generators.agent_trajectories.long_episodes import LongEpisodeLimits, rank_calls
 from trailforge.generators.agent_trajectories.rows import derive_fields, searches_match, sft_rows
 from trailforge.pipelines.runs.verify import verify_run
-from trailforge.protocols.browse import timeline_of
+from trailforge.protocols.browse import cited_in, timeline_of
 from trailforge.protocols.browse.results import TOO_MANY_AT_ONCE
 from trailforge.schemas import (
     AgentTrajectory,
     InvalidInput,
     MendedMistake,
+    NativeMessage,
     Question,
     SftRow,
     SupportingDocument,
@@ -243,6 +244,23 @@ def test_what_an_answer_cites_is_read_again_once(row: AgentTrajectory) -> None:
     assert record is not None
     twice = replace(row, episode=replace(row.episode, browse=replace(record, calls=record.calls * 2)))
     assert read_by(twice) == read_by(row) != []
+
+
+def test_a_passage_that_several_cited_searches_show_is_read_again_once(row: AgentTrajectory) -> None:
+    """At whatever place; another part, or other words of it, stands."""
+    record = row.episode.browse
+    assert record is not None
+    page, part = next((each.page, each.part) for each in cited_in(record))
+    lines = [f"[{page}] Stop, part {part}: It ends.", "[x] Stop, part 1: No.", f"[{page}] Stop, part {part}: Here."]
+    shown = ([lines[0], lines[1]], [lines[1], lines[0]], [lines[1], lines[2], lines[0]])
+    call = replace(record.calls[0], tool="search", pages=(page,), parts=(part,), titles=("Stop",))
+    texts = ["\n".join(f"{number}. {line}" for number, line in enumerate(each, 1)) for each in shown]
+    at = len(record.messages) - 1
+    results = tuple(NativeMessage(role="tool", content=text) for text in texts)
+    messages = (*record.messages[:at], *results, record.messages[at])
+    calls = tuple(replace(call, result=at + number) for number in range(3))
+    edited = replace(row.episode, browse=replace(record, calls=calls, messages=messages))
+    assert [each.text for each in read_by(replace(row, episode=edited))] == ["\n".join(lines[:2]), lines[2]]
 
 
 def test_a_page_that_nothing_had_shown_is_known_from_memory(row: AgentTrajectory) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -28,10 +29,10 @@ from trailforge.protocols.browse.actions import (
     SearchAction,
 )
 from trailforge.protocols.browse.context import read_rule
-from trailforge.protocols.browse.figures import Gold
+from trailforge.protocols.browse.figures import Gold, unused_pages
 from trailforge.protocols.browse.mistakes import LONGEST_DEAD_END, with_gold
 from trailforge.retrieval import PageHit, PagePart, WordHits
-from trailforge.schemas import SftRow
+from trailforge.schemas import BrowseCall, NativeMessage, SftRow
 from trailforge.schemas.agent_episode import Writing
 
 PAGES = {"p1": "Ana Moro", "p2": "Ana Lia Moro", "p3": "Kessel", "p4": "Tarn River"}
@@ -127,6 +128,32 @@ async def test_a_page_that_was_left_without_a_word_is_a_mistake_where_it_is_know
     assert told(await walk(*steps)) == [("wrong_page", 1, 6, "Tarn River")]
     assert told(await walk(*steps, gold=None)) == []
     assert told(await walk(*steps, answer("Tarn River [p1, part 1]."))) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "unused"),
+    [
+        ("The Younger died in 2002, so no.", []),
+        ("Ana Moro the Younger is another.", []),
+        ("Odo Marn died in 2002.", []),
+        ("The first died in 2002.", ["p9"]),
+        ("Ana Moro and Lia Tesk are younger.", ["p9"]),
+    ],
+)
+def test_a_page_is_used_when_its_subject_is_named_in_any_of_its_names(said: str, unused: list[str]) -> None:
+    """Not by those of another page, nor in the turn that opens it."""
+    title, shown = "Ana Moro the Younger", "[p1] Ana Moro (also known as Lia Tesk), part 1: A poet."
+    page = BrowseCall(tool="open", turn=0, result=1, page="p9", pages=("p9",), parts=(1,), titles=(title,))
+    search = replace(page, tool="search", page="", pages=("p1",), titles=("Ana Moro",))
+    opened = f"[p9] {title}, part 1 of 2\n{title}, also known as Odo Marn or Fobi, is a poet."
+    messages = [
+        NativeMessage(role="assistant", content=f"{title} [p9]: I look."),
+        NativeMessage(role="tool", content=f"{opened}\n{shown}"),
+        NativeMessage(role="assistant", content=said),
+    ]
+    assert unused_pages([search, page], messages) == unused
+    film = replace(page, titles=("Kessel (1931 film)",))
+    assert unused_pages([film], [*messages[:2], NativeMessage(role="assistant", content="Kessel it is.")]) == []
 
 
 def lost(times: int) -> list[BrowseTurn]:
