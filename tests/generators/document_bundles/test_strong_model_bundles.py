@@ -12,6 +12,8 @@ none of the questions. The plans of the episodes search all documents of the run
   that a draft came of. Whoever replied judged the rows later, too: all four accepted questions need both documents and
   have one answer, two are natural and two fairly so; all four rejections are right. A fifth, the same as one of them
   with options, is left out.
+- `read_bundles` (`tests/recorded`): eight bundles of releases of 2021 and of papers. One wrote, one edited and read,
+  one answered from memory, and one saw questions without documents; a strict reader judged the rows afterwards.
 """
 
 from __future__ import annotations
@@ -28,11 +30,13 @@ from typing import Any
 import pytest
 
 from tests.support.strong_model import StrongModel, read_recording
+from trailforge.filters.answers import names_two_sides
+from trailforge.filters.bundles import judge_unread
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.planned_episodes import EpisodeContext, planner_of
 from trailforge.generators.document_bundles.stages.episodes import episode_of
 from trailforge.generators.document_bundles.stages.questions import questions_of
-from trailforge.generators.document_bundles.write import BundleContext
+from trailforge.generators.document_bundles.write import BundleContext, draft_row
 from trailforge.inference import Request
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.config import read_config
@@ -43,6 +47,8 @@ from trailforge.schemas import Bundle, BundleInput, BundleQuestion, SourceDocume
 FOLDER = Path(__file__).parent
 RELEASES = Path(__file__).parents[2] / "recorded" / "bundle_questions.json.gz"
 """{"runs": [{"documents": {id: fields}, "bundles" and "questions" as below}, …]}"""
+READ = RELEASES.with_name("read_bundles.json.gz")
+"""{"documents": {id: fields}, "bundles" and "questions" as below, "rejected_in_error": {uid: a draft}}"""
 RECORDING = FOLDER / "strong_model_bundles.json.gz"
 """{"documents": ids in the data set, "bundles": {uid: ids}, "questions" and "episodes": [[purpose, what was asked,
 number of the draw, reply, thoughts], …]}"""
@@ -56,6 +62,10 @@ def what_is_asked(request: Request) -> str:
         return "\n".join(_titles(turns[0]))
     if request.purpose == "read":
         return "\n".join([*_titles(turns[0]), turns[0].rpartition("\nQuestion: ")[2]])
+    if request.purpose == "mend":
+        return turns[0].rpartition("\nQuestion: ")[2].partition("\n\nWrite another question ")[0]
+    if request.purpose == "asked":
+        return turns[0].partition("\nQuestion: ")[2].partition("\n\nIt trains ")[0]
     if request.purpose == "review":
         return turns[0].partition("\nQuestion (")[2].partition("\n\nQuotes ")[0]
     if request.purpose == "closed_book":
@@ -170,7 +180,12 @@ def bundle_of(uid: str, documents: Sequence[SourceDocument]) -> BundleInput:
 async def questions_by(
     model: StrongModel, recording: dict[str, Any], documents: dict[str, SourceDocument], config: BundleRunConfig
 ) -> list[ItemResult]:
-    context = BundleContext(
+    context, bundles = context_of(model, config), bundles_of(recording, documents)
+    return [await questions_of(bundle, context, config) for bundle in bundles]
+
+
+def context_of(model: StrongModel, config: BundleRunConfig) -> BundleContext:
+    return BundleContext(
         run_id="r",
         model=config.model.name,
         preset="r-search",
@@ -180,8 +195,10 @@ async def questions_by(
         client=model,
         judge=config.judge,
     )
-    bundles = [bundle_of(uid, [documents[name] for name in names]) for uid, names in recording["bundles"].items()]
-    return [await questions_of(bundle, context, config) for bundle in bundles]
+
+
+def bundles_of(recording: dict[str, Any], documents: dict[str, SourceDocument]) -> list[BundleInput]:
+    return [bundle_of(uid, [documents[name] for name in names]) for uid, names in recording["bundles"].items()]
 
 
 async def episodes_by(
@@ -267,3 +284,49 @@ async def test_questions_over_releases_are_taken_and_turned_away_as_a_reader_jud
     reasons = ["fewer_documents_suffice", "poor_question", "fewer_documents_suffice", "closed_book"]
     assert [reason for reason, _ in rejected] == reasons
     assert [why in detail for why, (_, detail) in zip(whys, rejected, strict=True)] == [True] * 4
+
+
+async def test_questions_over_releases_and_papers_that_a_strict_reader_judged() -> None:
+    recording = read_recording(READ)
+    model = StrongModel(recording["questions"], what_is_asked)
+    results = await questions_by(model, recording, documents_of(recording), production_config())
+    calls = {"write": 8, "mend": 5, "review": 11, "asked": 11, "closed_book": 28, "read": 29, "grade": 1}
+    assert model.check_all_used() == calls
+    would_train_on = {
+        "Hawai‘i": "yes",
+        "Marilyn Strickland's": "weakly",  # two rounded figures of districts that nobody compares
+        "88.64": "no",  # a riddle: "whichever of the treebanks …", which its judge is told of only since
+        "180 hours": "weakly",  # its description fits the workshop of the next year as well
+    }
+    assert [row.answer for row in rows_of(results, "candidates")] == list(would_train_on)
+    whys = [  # the reader found each of them right
+        ("unasked_question", "Michigan's 7th and Massachusetts's 3rd have nothing to do with each other"),
+        ("unasked_question", "The building in which she said it is a detail"),
+        ("closed_book", "10 of 10 draws know it"),
+        ("fewer_documents_suffice", "D07-1066 give it: '49'"),
+        ("fewer_documents_suffice", "D07-1066 give it: '30 categories'"),
+        ("fewer_documents_suffice", "W08-1007 give it: '75.60 (TüBa-D/Z)'"),
+        ("unasked_question", "no_way_in: That sparsified covariance matrices"),
+    ]
+    rejected = rows_of(results, "rejected")
+    assert sorted(row.reason for row in rejected) == sorted(reason for reason, _ in whys)
+    for reason, why in whys:
+        assert sum(row.reason == reason and why in row.detail for row in rejected) == 1, why
+
+
+async def test_drafts_that_a_rule_rejected_in_error_are_not_rejected_by_rules_any_more() -> None:
+    """As `calculated`, for the 10 of a district's name, and `answer_given_away`, in a comparison."""
+    recording, config = read_recording(READ), production_config()
+    documents, context = documents_of(recording), context_of(StrongModel([], what_is_asked), config)
+    rows = []
+    for bundle in bundles_of(recording, documents):
+        if draft := recording["rejected_in_error"].get(bundle.id):
+            rows.append(draft_row(draft, 0, bundle, context))
+            verdicts = judge_unread(rows[-1], bundle.bundle, documents, since=config.filters.since)
+            assert [verdict.reason for verdict in verdicts if not verdict.keep] == []
+    assert [row.answer for row in rows] == ["the 10th", "the Jackson Police Department"]
+    assert all(map(names_two_sides, rows)), "a reader guesses right half of the time"
+
+
+def documents_of(recording: dict[str, Any]) -> dict[str, SourceDocument]:
+    return {id: SourceDocument(id=id, **fields) for id, fields in recording["documents"].items()}
