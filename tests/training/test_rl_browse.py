@@ -83,7 +83,7 @@ def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def recipe(**rl: Any) -> TrainPreset:
-    given = {"max_tokens": 2000, "max_observation_tokens": 1000, "max_searches": CALLS, "samples": 2, "mini_batch": 4}
+    given = {"max_tokens": 1900, "max_observation_tokens": 1000, "max_searches": CALLS, "samples": 2, "mini_batch": 4}
     made = preset(rl=given | rl)
     made = replace(made, protocol=BROWSE, reward=reward_preset(BROWSE_QUESTIONS.reward))
     return replace(made, retrieval=made.retrieval.of_kind("bm25"))
@@ -168,7 +168,7 @@ def test_the_command_trains_by_the_shipped_preset(
     shipped = load_train_preset("browse")
     refused = run("browse", "refused").exception
     assert isinstance(refused, InvalidInput) and f"a step takes {shipped.rl.prompts_per_step}" in str(refused)
-    limits = {"max_tokens": 2000, "max_observation_tokens": 1000, "max_searches": CALLS, "top_k": 2}
+    limits = {"max_tokens": 1900, "max_observation_tokens": 1000, "max_searches": CALLS, "top_k": 2}
     small = {"prompts_per_step": 2, "samples": 2, "mini_batch": 4, "per_device": 4, "precision": "float32"}
     described = describe_preset(replace(shipped, name="small"))
     described["rl"] |= limits | small

@@ -134,9 +134,9 @@ def test_questions_of_research_agents_are_refused_where_nothing_calls(tmp_path: 
         export(asked, to, tmp_path / "out")
 
 
-async def test_verl_has_room_for_tools_that_stand_in_no_row(agents: Path, tmp_path: Path) -> None:
+async def test_verl_has_room_for_tools_that_stand_in_no_row(tmp_path: Path) -> None:
     """Whoever starts it, also where the model makes half as many tokens more than the set was measured by."""
-    opened = build([agents], tmp_path / "set", replace(ALL, protocol=BROWSE))
+    opened = build([await agents_run(tmp_path / "run", 4)], tmp_path / "set", replace(ALL, protocol=BROWSE))
     longest = max(opened.rows("rl", "train", RlRow), key=lambda row: sum(len(said.content) for said in row.prompt))
     assert longest.reward_model.ground_truth.protocol == BROWSE
     read = sum(count_tokens(said.content) for said in longest.prompt) + count_tokens(TOOLS_JSON)
