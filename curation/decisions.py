@@ -150,13 +150,13 @@ def merge(decisions: Iterable[Decision]) -> Merged:
     return merge_latest(latest_decisions(decisions))
 
 
-def merge_latest(stances: Iterable[LatestDecision]) -> Merged:
+def merge_latest(latest: Iterable[LatestDecision]) -> Merged:
     """Merge what `latest_decisions` returns, as `merge` does."""
     of_row: dict[tuple[str, str], list[LatestDecision]] = defaultdict(list)
-    for stance in stances:
-        of_row[stance.table, stance.uid].append(stance)
-    rulings = tuple(_ruling(stances) for stances in of_row.values())
-    return Merged(rulings=rulings, conflicts=tuple(c for stances in of_row.values() for c in _conflicts(stances)))
+    for each in latest:
+        of_row[each.table, each.uid].append(each)
+    rulings = tuple(_ruling(decided) for decided in of_row.values())
+    return Merged(rulings=rulings, conflicts=tuple(c for decided in of_row.values() for c in _conflicts(decided)))
 
 
 def of_run(decisions: Iterable[Decision], run_id: str) -> list[Decision]:
@@ -304,7 +304,9 @@ def append_records(path: Path, records: Sequence[object]) -> None:
 
 
 _READ: dict[tuple[Path, type, Callable[[Any], Any]], tuple[bytes, list[Any]]] = {}
-"""Whole lines of logs, as they were read last, and their records. With each decision the page reads the log anew."""
+"""Whole lines of the logs read last, and their records. With each decision the page reads the log anew."""
+_MOST_READ = 8
+"""Logs. A page over a folder of runs may read hundreds."""
 
 
 def read_records(path: Path, record: type[T], checked: Callable[[T], T]) -> list[T]:
@@ -319,7 +321,7 @@ def read_records(path: Path, record: type[T], checked: Callable[[T], T]) -> list
         return []
     except OSError as error:
         raise InvalidInput(f"cannot be read ({error.strerror})", file=path) from error
-    known, records = _READ.get((path, record, checked), (b"", []))
+    known, records = _READ.pop((path, record, checked), (b"", []))
     if not content.startswith(known):
         known, records = b"", []
 
@@ -331,6 +333,8 @@ def read_records(path: Path, record: type[T], checked: Callable[[T], T]) -> list
     records = records + parse(lines, known.count(b"\n"))
     whole = content.removesuffix(tail)
     _READ[path, record, checked] = whole, records
+    for oldest in [*_READ][:-_MOST_READ]:
+        _READ.pop(oldest, None)
     return records + parse([tail] if _is_whole(tail) else [], whole.count(b"\n"))
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trailforge.retrieval.backends import BACKENDS, map_here
-from trailforge.retrieval.backends.declaration import Item, Result
+from trailforge.retrieval.backends.declaration import Item, Result, put_rows
 from trailforge.retrieval.backends.vectors import embedded_text
 from trailforge.retrieval.base import LazyRetriever, Retriever
 from trailforge.retrieval.encoders.encoder import Encoder
@@ -157,7 +157,7 @@ class _Corpus:
             return await map_here(name, work, items, per_shard, into)
         found: Any = self._vectors[rows]
         if into is not None:
-            into[:] = found
+            put_rows(into, found)
             return []
         return [found[start : start + per_shard] for start in range(0, len(rows), per_shard)]
 

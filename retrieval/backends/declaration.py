@@ -107,8 +107,17 @@ async def map_here(
     if into is None:
         return [await work(items[start : start + per_shard]) for start in starts]
     for start in starts:
-        into[start : start + per_shard] = await work(items[start : start + per_shard])
+        put_rows(into[start : start + per_shard], await work(items[start : start + per_shard]))
     return []
+
+
+def put_rows(part: np.ndarray, result: Any) -> None:
+    """Put a shard's result into its part of an array. Raises `ValueError` where it has another shape, as numpy would
+    repeat a single row.
+    """
+    if result.shape != part.shape:
+        raise ValueError(f"a shard's result has the shape {result.shape}, where {part.shape} is expected")
+    part[:] = result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

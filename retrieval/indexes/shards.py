@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from trailforge.inference import Prices, Usage, all_or_error, metering
-from trailforge.retrieval.backends.declaration import Item, Result
+from trailforge.retrieval.backends.declaration import Item, Result, put_rows
 from trailforge.retrieval.indexes.manifest import BuildFigures
 from trailforge.retrieval.indexes.seals import file_hash
 from trailforge.schemas import OutputError, sync, to_dict
@@ -88,7 +88,7 @@ class KeptShards:
                 if into is None:
                     results[number] = result
                 else:
-                    _fill(into[start : start + per_shard], result)
+                    put_rows(into[start : start + per_shard], result)
                 done += 1
                 if self._report is not None:
                     self._report(name, done, len(starts))
@@ -184,12 +184,6 @@ def _put(path: Path, write: Callable[[Any], object]) -> None:
         os.fsync(file.fileno())
     os.replace(unfinished, path)
     sync(path.parent)
-
-
-def _fill(part: np.ndarray, result: Any) -> None:
-    if np.shape(result) != part.shape:  # numpy would repeat a single row
-        raise ValueError(f"a shard's result has the shape {np.shape(result)}, where {part.shape} is expected")
-    part[:] = result
 
 
 def _read_progress(folder: Path) -> BuildFigures:
